@@ -183,3 +183,4 @@ def test_a_delete_that_is_one_run_too_many_says_how_to_delete_without_a_run(pinl
     done = pinlater("job", "delete", queue, *BY_TASK)
     assert done.code == 1
     assert "--for-good deletes without a bulk run" in done.err
+    assert pinlater("bulk", "start", queue, "--action", "retry").code == 0  # it counts apart

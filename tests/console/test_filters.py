@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlencode
 
-from pinlater.client import AsyncClient, BulkOrder, BulkRun, BulkRunList, Job, JobState
+import pytest
+
+from pinlater.client import Ack, AsyncClient, BulkOrder, BulkRun, BulkRunList, Job, JobState, UniqueKey
 from pinlater.client.errors import ServerUnreachable
 from pinlater.client.values import Scanned
 from pinlater.domain.clock import ManualClock
@@ -29,7 +32,7 @@ async def test_lists_counts_previews_and_dry_runs_find_the_jobs_of_a_filter(
         assert (await caller.ok("GET", f"{JOBS}/count?{query}"))["jobs"] == len(wanted), words
         assert (await caller.ok("GET", f"/v1/queues/mail/bulk/preview?{query}"))["jobs"] == len(wanted), words
         dry = await caller.ok("DELETE", f"{JOBS}?{query}&dry_run=true")
-        assert dry == {"jobs": len(wanted), "incomplete": False, "run": None}, words
+        assert dry == {"jobs": len(wanted), "incomplete": False, "continuation": None, "run": None}, words
         retry = {"cancelled": True, "dry_run": True, **given}
         assert (await caller.ok("POST", f"{JOBS}/retry-failed", retry))["jobs"] == len(wanted), words
     assert all(job.state is JobState.FAILED for job in (await client.lookup(list(names))).values())
@@ -68,7 +71,7 @@ async def test_a_delete_by_a_filter_can_be_undone_unless_it_is_for_good(caller: 
     assert undoing["undoes"] == done["run"]
     assert len(await client.lookup(list(names))) == 5
     gone = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send&for_good=true")
-    assert gone == {"jobs": 3, "incomplete": False, "run": None}
+    assert gone == {"jobs": 3, "incomplete": False, "continuation": None, "run": None}
 
 
 async def test_a_job_that_another_caller_retries_after_it_was_found_is_neither_deleted_nor_retried(
@@ -128,6 +131,56 @@ async def test_a_delete_of_some_waiting_jobs_takes_due_ones_before_scheduled_one
         found = await client.lookup(stored.descriptors)
         assert len(found) == left
         assert stored.descriptors[1] not in found
+
+
+async def test_a_change_by_a_filter_goes_on_where_the_one_before_ended(
+    caller: Caller, client: AsyncClient, clock: ManualClock
+) -> None:
+    headers = {TASK_HEADER: "send"}
+    later = Job(b"", headers=headers, run_after_ms=clock.now_ms() + 3_600_000)
+    stored = await client.enqueue("mail", [later, Job(b"", headers=headers), later])
+    kept: list[Sequence[str]] = []
+
+    async def delete_none(_: AsyncClient, queue: str, names: Sequence[str], **asked: Any) -> int:
+        kept.append(names)
+        return 0
+
+    query, after = f"{JOBS}?state=pending&task=send&limit=1&for_good=true", ""
+    with patch.object(AsyncClient, "delete_jobs_by_descriptor", delete_none):
+        while after is not None:
+            after = (await caller.ok("DELETE", f"{query}{after and '&' + urlencode({'continuation': after})}"))[
+                "continuation"
+            ]
+    due_first = [stored.descriptors[at] for at in (1, 2, 0)]
+    assert kept == [[name] for name in due_first]
+
+
+async def test_a_retry_passes_jobs_that_can_not_be_retried_by_its_continuation(
+    caller: Caller, client: AsyncClient
+) -> None:
+    names = await fail_jobs(client, "mail")
+    newest = Job(b"", headers={TASK_HEADER: "send"}, attempts_allowed=1, unique=UniqueKey("k"))
+    [name] = (await client.enqueue("mail", [newest])).descriptors
+    await client.dequeue("mail", 1)
+    await client.ack("mail", [Ack(name, succeeded=False)])
+    await client.enqueue("mail", [newest])
+    asked = {"task": ["send"], "limit": 1}
+    first = await caller.ok("POST", f"{JOBS}/retry-failed", asked)
+    assert (await caller.ok("POST", f"{JOBS}/retry-failed", asked))["jobs"] == first["jobs"] == 0
+    going_on = {**asked, "continuation": first["continuation"]}
+    assert (await caller.ok("POST", f"{JOBS}/retry-failed", going_on))["jobs"] == 1
+    assert len(await client.lookup(list(names))) == len(names)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"task": ["send"], "dry_run": True}, {"task": ["send"], "continuation": "later 0"}, {"priority": 1}],
+    ids=str,
+)
+async def test_a_continuation_that_can_not_be_followed_is_refused(caller: Caller, asked: dict[str, Any]) -> None:
+    await caller.refused("POST", f"{JOBS}/retry-failed", {"continuation": "0", **asked})
+    query = urlencode({"state": "failed", "continuation": "0", **asked}, doseq=True)
+    assert (await caller.refused("DELETE", f"{JOBS}?{query}"))["status"] == 400
 
 
 async def test_the_samples_of_a_preview_are_found_though_the_first_jobs_that_a_call_compares_do_not_fit(

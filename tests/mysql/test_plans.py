@@ -64,7 +64,6 @@ SORTS = {
     "oldest_claims": "as above",
     "page_of_claims": "as above",
     "merge_pages": "a page of each priority",
-    "count_all_jobs": "counters, not jobs",
     "count_jobs": "counters, not jobs",
     "list_miscounted": "counters, not jobs",
     "count_differences": "once for a queue whose counters are wrong",

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.errors import CallerError, PinLaterError
+from pinlater.client.errors import CallerError, ContinuationInvalid, PinLaterError
 from pinlater.client.values import BulkRun, BulkState, JobCount, JobFilter, JobInfo, JobState, Scanned
 from pinlater.domain.errors import adding
 
 SCAN_START, SCAN_END = "0", "-1"
 PAGE_JOBS = 500
+_LATER = "later "
+"""Before the continuation of a change that has come to waiting jobs that are not due yet."""
 _FIRST_LOOK_S, _LOOK_S = 0.02, 1.0
 _GONE_LOOKS = 5
 
@@ -83,7 +85,7 @@ async def count_all(
 
 class FoundJobsChange:
     """A change of the jobs that fit, newest first. `number`: of jobs that changed. `incomplete`: not all jobs were looked at. `more`: the
-    limit was reached. They are right also after an error."""
+    limit was reached. They are right also after an error. `continuation`: where another change goes on (`run`); '-1' at the end."""
 
     def __init__(self, client: AsyncClient, queue: str, chosen: JobFilter) -> None:
         self._client = client
@@ -91,15 +93,26 @@ class FoundJobsChange:
         self._chosen = chosen
         self.number = self.found = 0
         self.incomplete = self.more = False
+        self.continuation = SCAN_START
 
     async def run(
-        self, change: Callable[[Sequence[str]], Awaitable[int]], limit: int, *, seconds: float | None = None
+        self,
+        change: Callable[[Sequence[str]], Awaitable[int]],
+        limit: int,
+        *,
+        after: str = SCAN_START,
+        seconds: float | None = None,
     ) -> None:
-        """Hands the descriptors of up to `limit` jobs to `change`, some at a time, which says how many changed."""
-        until_s = _end_of(seconds)
-        for future in halves_of(self._chosen.state):
-            after = SCAN_START
+        """Hands the descriptors of up to `limit` jobs to `change`, some at a time, which says how many changed. `after`: the `continuation`
+        of a change of jobs that fit the same filter."""
+        until_s, halves = _end_of(seconds), halves_of(self._chosen.state)
+        if after.startswith(_LATER):
+            halves, after = halves[1:], after.removeprefix(_LATER)
+        if not halves:
+            raise ContinuationInvalid.of(after)
+        for future in halves:
             while after != SCAN_END:
+                self.continuation = f"{_LATER}{after}" if future else after
                 if self.found >= limit or _now_s() >= until_s:
                     self.more, self.incomplete = self.found >= limit, self.incomplete or self.found < limit
                     return
@@ -112,6 +125,8 @@ class FoundJobsChange:
                 self.found += len(page.jobs)
                 if page.jobs:
                     self.number += await change([job.descriptor for job in page.jobs])
+            after = SCAN_START
+        self.continuation = SCAN_END
         self.more = self.found >= limit
 
 

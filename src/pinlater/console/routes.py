@@ -35,6 +35,7 @@ from pinlater.console.shapes.failures import FailuresAnswer, FailuresQuery, Mute
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.jobs import (
     BodiesQuery,
+    ChangedAnswer,
     ChangePriorityRequest,
     CountQuery,
     DeletedAnswer,
@@ -112,7 +113,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("POST", f"{_JOBS}/cancel", jobs.cancel_jobs, Nothing, DescriptorsRequest, ResultsAnswer, "cancel"),
     Endpoint("POST", f"{_JOBS}/run-now", jobs.run_jobs_now, Nothing, RunNowRequest, ResultsAnswer, "run_jobs"),
     Endpoint("POST", f"{_JOBS}/change-priority", jobs.change_priority, Nothing, ChangePriorityRequest, MovedJobsAnswer, "change_priority"),
-    Endpoint("POST", f"{_JOBS}/retry-failed", jobs.retry_failed_jobs, Nothing, RetryFailedRequest, JobCountAnswer, "retry_failed, count_jobs, scan, run_jobs"),
+    Endpoint("POST", f"{_JOBS}/retry-failed", jobs.retry_failed_jobs, Nothing, RetryFailedRequest, ChangedAnswer, "retry_failed, count_jobs, scan, run_jobs"),
     Endpoint("DELETE", _JOBS, jobs.delete_jobs, DeleteJobsQuery, Nothing, DeletedAnswer, "delete_jobs, count_jobs, scan, delete_jobs_by_descriptor, start_bulk_run, list_bulk_runs"),
     Endpoint("POST", f"{_JOBS}/delete", jobs.delete_jobs_by_descriptor, Nothing, DescriptorsRequest, JobCountAnswer, "delete_jobs_by_descriptor"),
     Endpoint("GET", "/v1/queues", queues.list_queues, Nothing, Nothing, QueuesAnswer, "queue_names"),

@@ -45,6 +45,7 @@ from pinlater.console.shapes.claims import MovedJobsAnswer, ResultsAnswer
 from pinlater.console.shapes.fields import I32_MAX, Nothing
 from pinlater.console.shapes.jobs import (
     BodiesQuery,
+    ChangedAnswer,
     ChangePriorityRequest,
     CountQuery,
     DeletedAnswer,
@@ -257,16 +258,20 @@ def counted_shown(counted: JobCount, limit: int = I32_MAX) -> JobCountAnswer:
     return JobCountAnswer(jobs=min(counted.jobs, limit), incomplete=counted.incomplete and counted.jobs < limit)
 
 
-async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCountAnswer:
+async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> ChangedAnswer:
     """Returns failed jobs to the queue, up to a limit. The answer has their number. With a filter other than `priority` it takes the newest
-    first; if that takes longer than some seconds, the answer is `incomplete`. A repeat begins with the newest again: if
-    it changes none, use a bulk run."""
+    first; if that takes longer than some seconds, the answer is `incomplete`. A repeat begins with the newest again, and with the
+    `continuation` of the answer it goes on."""
     body = call.body
     run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
     wanted = filter_of(body, JobState.FAILED, skip_cancelled=not body.cancelled)
+    is_plain = wanted._replace(skip_cancelled=False).is_plain
+    _check_continuation(body.continuation, goes_on=not (body.dry_run or is_plain))
     if body.dry_run:
-        return counted_shown(await count_all(call.client, call.queue, wanted, (False,), seconds=SECONDS), body.limit)
-    if wanted._replace(skip_cancelled=False).is_plain:
+        counted = await count_all(call.client, call.queue, wanted, (False,), seconds=SECONDS)
+        shown = counted_shown(counted, body.limit)
+        return ChangedAnswer(jobs=shown.jobs, incomplete=shown.incomplete)
+    if is_plain:
         done = await call.client.retry_failed(
             call.queue,
             priority=wanted.priority,
@@ -275,7 +280,7 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCo
             limit=body.limit,
             cancelled=body.cancelled,
         )
-        return JobCountAnswer(jobs=done)
+        return ChangedAnswer(jobs=done)
 
     async def retry(piece: Sequence[str]) -> int:
         results = await call.client.run_jobs(
@@ -283,24 +288,35 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCo
         )
         return sum(result.outcome is Outcome.APPLIED for result in results)
 
-    return await _changed(call, wanted, retry, body.limit)
+    return await _changed(call, wanted, retry, body)
 
 
 async def _changed(
-    call: ApiCall[Any, Any], wanted: JobFilter, change: Callable[[Sequence[str]], Awaitable[int]], limit: int
-) -> JobCountAnswer:
+    call: ApiCall[Any, Any],
+    wanted: JobFilter,
+    change: Callable[[Sequence[str]], Awaitable[int]],
+    asked: RetryFailedRequest | DeleteJobsQuery,
+) -> ChangedAnswer:
     done = FoundJobsChange(call.client, call.queue, wanted)
-    await done.run(change, limit, seconds=SECONDS)
-    return JobCountAnswer(jobs=done.number, incomplete=done.incomplete)
+    await done.run(change, asked.limit, after=asked.continuation or SCAN_START, seconds=SECONDS)
+    after = None if done.continuation == SCAN_END else done.continuation
+    return ChangedAnswer(jobs=done.number, incomplete=done.incomplete, continuation=after)
+
+
+def _check_continuation(given: str | None, *, goes_on: bool) -> None:
+    """Refuses the continuation of another request for one that can't go on: it would begin anew."""
+    if given is not None and not goes_on:
+        raise invalid("continuation", "goes with a change by a filter that is no dry run and no bulk run")
 
 
 async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
     """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority` a bulk run deletes them,
     the newest first: `run` names it, and it can be undone for a day. If it takes longer than some seconds, or is stopped, the answer is
-    `incomplete`; a run that was not stopped continues. With `for_good` no run is made, and a repeat begins with the
-    newest again: if it deletes none, use a bulk run."""
+    `incomplete`; a run that was not stopped continues. With `for_good` no run is made; a repeat begins with the
+    newest again, and with the `continuation` of the answer it goes on."""
     query = call.query
     wanted = filter_of(query, state_of(query.state))
+    _check_continuation(query.continuation, goes_on=query.for_good and wanted.compares and not query.dry_run)
     if query.dry_run:
         halves = halves_of(wanted.state)
         counted = counted_shown(await count_all(call.client, call.queue, wanted, halves, seconds=SECONDS), query.limit)
@@ -314,8 +330,8 @@ async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
         async def delete(piece: Sequence[str]) -> int:
             return await call.client.delete_jobs_by_descriptor(call.queue, piece, state=wanted.state)
 
-        found = await _changed(call, wanted, delete, query.limit)
-        return DeletedAnswer(jobs=found.jobs, incomplete=found.incomplete)
+        found = await _changed(call, wanted, delete, query)
+        return DeletedAnswer(jobs=found.jobs, incomplete=found.incomplete, continuation=found.continuation)
     order = BulkOrder(call.queue, BulkAction.DELETE, wanted, max_jobs=query.limit)
     run = await call.client.start_bulk_run(order)
     with suppress(PinLaterError):  # the caller must still learn which run it is

@@ -256,6 +256,9 @@ class JobCountAnswer(AnswerShape, frozen=True, kw_only=True):
     incomplete: Incomplete = False
 
 
+Continuation = Annotated[
+    str | None, Meta(description="From the answer to a request with the same filter: goes on where that one ended.")
+]
 DryRun = Annotated[bool, Meta(description="Changes nothing: the answer has the number of jobs that would change.")]
 
 
@@ -289,6 +292,7 @@ class RetryFailedRequest(JobsFilter, frozen=True, kw_only=True):
     run_after_ms: RunAfter = None
     delay_ms: Delay = None
     cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
+    continuation: Continuation = None
     dry_run: DryRun = False
 
 
@@ -303,10 +307,22 @@ class DeleteJobsQuery(JobsFilter, frozen=True, kw_only=True):
             description="Deletes jobs that a filter chooses without copies: frees space at once, and cannot be undone."
         ),
     ] = False
+    continuation: Continuation = None
     dry_run: DryRun = False
 
 
-class DeletedAnswer(JobCountAnswer, frozen=True, kw_only=True):
+class ChangedAnswer(JobCountAnswer, frozen=True, kw_only=True):
+    """The number of jobs that were changed."""
+
+    continuation: Annotated[
+        str | None,
+        Meta(
+            description="Of a change by a filter, but for bulk runs, that ended before it had looked at all jobs: send it to go on."
+        ),
+    ] = None
+
+
+class DeletedAnswer(ChangedAnswer, frozen=True, kw_only=True):
     """The number of jobs that were deleted."""
 
     run: Annotated[

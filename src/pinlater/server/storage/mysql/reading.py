@@ -24,7 +24,7 @@ _PEEK_MAX = 1_000
 _SELECT_BODIES = sql("select_bodies")
 _SELECT_SPECIAL = sql("select_special")
 _SELECT_NEWEST_BODIES = sql("select_newest_bodies")
-_COUNT_ALL_JOBS = sql("count_all_jobs")
+_COUNT_JOBS = sql("count_jobs")
 _LIST_MISCOUNTED = sql("list_miscounted")
 _WANT_FRESH_STATISTICS = sql("want_fresh_statistics")
 _SELECT_SIZE = sql("select_size")
@@ -81,7 +81,7 @@ async def counts(reader: MysqlReader, queues: Sequence[str]) -> list[QueueCounts
 
 async def all_counts(connection: MysqlConnection) -> tuple[list[QueueCounts], list[str]]:
     """The counters of all queues, and the names of those whose counters are wrong."""
-    miscounted, found = await connection.run([_LIST_MISCOUNTED(), _COUNT_ALL_JOBS()])
+    miscounted, found = await connection.run([_LIST_MISCOUNTED(), _COUNT_JOBS(names=Sql(b"queues.name"))])
     counts_found = await _counted(MysqlReader(connection, ""), found.rows)
     return counts_found, [name.decode() for (name,) in miscounted.rows]
 

@@ -71,30 +71,10 @@ SELECT COUNT(*) FROM (
     AND (run_after_ms < :before_ms OR (run_after_ms = :before_ms AND id < :before_id)) LIMIT :limit
 ) AS found;
 
--- name: count_all_jobs()
+-- name: count_jobs(names)
 -- Counters summed over all writers, with the run-after of the job that waits longest where one is due, and the latest run-after where
 -- some jobs are not due. In the whole order of the key: MySQL 8.0 reads and sorts all waiting jobs of the priority for another one.
-SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
-  CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
-  CAST(SUM(enqueued_total) AS SIGNED), CAST(SUM(claimed_total) AS SIGNED), CAST(SUM(succeeded_total) AS SIGNED),
-  CAST(SUM(failed_total) AS SIGNED), CAST(SUM(retried_total) AS SIGNED),
-  CASE WHEN SUM(pending) > SUM(future) THEN (
-    SELECT ready.run_after_ms FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority
-    ORDER BY ready.queue_id, ready.priority, ready.run_after_ms LIMIT 1
-  ) END,
-  counters.queue_id,
-  CASE WHEN SUM(future) > 0 THEN (
-    SELECT ready.run_after_ms FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority
-    ORDER BY ready.queue_id DESC, ready.priority DESC, ready.run_after_ms DESC LIMIT 1
-  ) END
-FROM counters JOIN queues ON queues.queue_id = counters.queue_id
-GROUP BY queues.name, counters.queue_id, counters.priority
-ORDER BY queues.name, counters.priority;
-
--- name: count_jobs(names)
--- The same of some queues.
+-- :names: of the queues; `queues.name` for those of all.
 SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
   CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
   CAST(SUM(enqueued_total) AS SIGNED), CAST(SUM(claimed_total) AS SIGNED), CAST(SUM(succeeded_total) AS SIGNED),
