@@ -2,7 +2,8 @@
 
 Lags: the loop of a server for enqueues, which answers a steady few of them, while the server for dequeues beside it is saturated, over the
 same while that is idle. Latencies: p99 of steady enqueues while as many connections dequeue as fast as they can, with the roles `enqueue`
-and `dequeue` over two servers with the role `all`. Each pair is measured in one sitting, in turns; the ratio is the median of the pairs.
+and `dequeue` over two servers with the role `all`; beside them the CPU time of both servers by claimed job. Each pair is measured in one
+sitting, in turns; the ratio is the median of the pairs.
 
 On a machine with two cores the first server of a pair and the enqueues have one core, and the second server and the dequeues have the
 other one, as if they were machines. Redis is on the core where it disturbs the measured side less: for lags on the second one, for
@@ -54,6 +55,15 @@ class Cores(NamedTuple):
         return cls(set(every[:half]), set(every[half:])) if half else cls(set(every), set(every))
 
 
+class RoleRun(NamedTuple):
+    """The enqueues, when they began and ended, without the warm-up, and the CPU time of both servers, with it, by job claimed after it."""
+
+    enqueues: Report
+    began: float
+    ended: float
+    cpu_us: float
+
+
 @dataclass(frozen=True)
 class ServerPair:
     """Two servers of one shard."""
@@ -63,14 +73,15 @@ class ServerPair:
     are_all: bool
     cores: Cores
 
-    def run(self, seconds: float, *, dequeues: bool) -> tuple[Report, float, float]:
-        """Enqueues for so long, and when they began and ended, without the warm-up."""
+    def run(self, seconds: float, *, dequeues: bool) -> RoleRun:
+        """Enqueues for so long."""
         if dequeues:
             with RawClient(self.first.port) as client:
                 client.enqueue_many(QUEUE, BODY, int(_JOBS_A_SECOND * (seconds + _WARMUP_S)))
         ports = [self.first.port, self.second.port] if self.are_all else []
         plan = BenchmarkPlan(self.first.port, QUEUE, warmup_seconds=_WARMUP_S, ports=ports)
         enqueues = replace(plan, connections=_ENQUEUERS, rate=_RATE, seconds=seconds)
+        before_s = self._cpu_s()
         loads = [_start(enqueues, self.cores.first)]
         if dequeues:
             claims = replace(plan, port=self.second.port, kind="claim", connections=_DEQUEUERS, seconds=seconds + 0.5)
@@ -79,7 +90,11 @@ class ServerPair:
         ended = time.monotonic()
         if any(each.empty > _DEQUEUERS for each in others):
             raise RuntimeError("the dequeues found no jobs, so the servers were not saturated")
-        return report, ended - seconds, ended
+        claimed = sum(each.jobs for each in others)
+        return RoleRun(report, ended - seconds, ended, (self._cpu_s() - before_s) * 1e6 / max(1, claimed))
+
+    def _cpu_s(self) -> float:
+        return self.first.cpu_seconds() + self.second.cpu_seconds()
 
 
 def _start(plan: BenchmarkPlan, cores: set[int]) -> subprocess.Popen[str]:
@@ -168,9 +183,8 @@ def lags(stores: RedisStores, folder: Path, pairs: int, seconds: float, cores: C
     with _pair(stores, folder, ("enqueue", "dequeue"), cores, cores.second) as pair:
         _put_first(pair.first.pid)
         for _ in range(pairs):
-            _, *idle = pair.run(seconds, dequeues=False)
-            _, *busy = pair.run(seconds, dequeues=True)
-            spans.append(((idle[0], idle[1]), (busy[0], busy[1])))
+            idle, busy = (pair.run(seconds, dequeues=dequeues) for dequeues in (False, True))
+            spans.append(((idle.began, idle.ended), (busy.began, busy.ended)))
     kept: dict[str, Any] = json.loads((folder / "lags0.json").read_text())
     lines = []
     for kind, meaning in (("lag", "loop lag"), ("cpu", "part of it that is the server's own CPU time")):
@@ -187,19 +201,23 @@ def lags(stores: RedisStores, folder: Path, pairs: int, seconds: float, cores: C
 def latencies(stores: RedisStores, folder: Path, pairs: int, seconds: float, cores: Cores) -> list[str]:
     """The lines that say how long enqueues take beside dequeues."""
     found: list[tuple[float, float]] = []
+    cpu: list[float] = []
     for number in range(pairs):
-        p99 = {}
+        p99, cpu_us = {}, {}
         both = [("enqueue", "dequeue"), ("all", "all")]
         for roles in both if number % 2 else reversed(both):
             with _pair(stores, folder, roles, cores, cores.first) as pair:
-                report, *_ = pair.run(seconds, dequeues=True)
-                p99[roles] = (report.latency_ms or {})["p99"]
-        found.append((p99[both[0]], p99[both[1]]))
+                run = pair.run(seconds, dequeues=True)
+                p99[roles], cpu_us[roles] = (run.enqueues.latency_ms or {})["p99"], run.cpu_us
+        apart, joined = both
+        found.append((p99[apart], p99[joined]))
+        cpu.append(cpu_us[apart] / cpu_us[joined])
     roles_ms, all_ms = ([each[which] for each in found] for which in (0, 1))
     return [
         f"p99 of enqueues beside dequeues: {statistics.median(roles_ms):.2f} ms with roles, {statistics.median(all_ms):.2f} ms with all; "
         f"ratio: {_said([apart / joined for apart, joined in found])}; "
-        f"of the medians {statistics.median(roles_ms) / statistics.median(all_ms):.2f}"
+        f"of the medians {statistics.median(roles_ms) / statistics.median(all_ms):.2f}",
+        f"CPU time of both servers by claimed job, roles over all: {_said(cpu)}",
     ]
 
 
