@@ -40,6 +40,7 @@ def test_a_function_cancelled_before_a_thread_was_free_does_not_run() -> None:
         busy = [loop.run_in_executor(None, gate.wait) for _ in range(THREADS_MAX)]
         late = loop.run_in_executor(None, ran.append, "cancelled")
         late.cancel()
+        await asyncio.sleep(0)  # until the pool knows
         gate.set()
         assert all(await asyncio.gather(*busy))
         await asyncio.to_thread(ran.append, "after it")

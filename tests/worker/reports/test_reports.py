@@ -298,7 +298,7 @@ async def test_new_bodies_go_in_requests_of_bounded_size() -> None:
 async def test_acks_that_no_claim_takes_are_flushed_together_and_at_most_a_thousand_in_a_request() -> None:
     """The claim under way waits for jobs. An ack that comes while others are on their way waits for the next request."""
     go_on, answer = asyncio.Event(), asyncio.Event()
-    count, got = 1_200, list[int]()
+    count, got = 1_010, list[int]()
 
     async def dequeue(arguments: Any) -> t.DequeueResponse:
         if got:
@@ -328,4 +328,4 @@ async def test_acks_that_no_claim_takes_are_flushed_together_and_at_most_a_thous
             assert len(sizes) == 1
             answer.set()
             await eventually(lambda: sum(sizes) == count)
-    assert (got, sizes) == ([count], [1_000, 200])
+    assert (got, sizes) == ([count], [1_000, 10])
