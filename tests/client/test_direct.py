@@ -8,11 +8,14 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from pinlater.client import Client, JobState, errors
+from pinlater.domain.clock import ManualClock
+from pinlater.wire.codec import Decoder, encode_reply
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
@@ -62,6 +65,30 @@ async def test_a_connection_that_the_server_closed_meanwhile_costs_the_next_call
             await server.start()
             assert await in_thread(lambda: client.retry_failed("q", priority=1)) == 3  # a call that is never made again
     assert server.connections == 2
+
+
+async def test_a_server_that_left_the_file_gets_no_more_calls(tmp_path: Path) -> None:
+    listed, clock = tmp_path / "servers", ManualClock()
+    async with FakeServer(getQueueNames=lambda _: ["a"]) as first, FakeServer(getQueueNames=lambda _: ["b"]) as second:
+        listed.write_text(first.address)
+        with Client(listed, clock=clock) as client:
+            assert await in_thread(client.queue_names) == ["a"]
+            listed.write_text(second.address)
+            clock.advance(seconds=2)
+            assert await in_thread(client.queue_names) == ["b"]
+
+
+async def test_an_answer_to_another_call_ends_the_connection() -> None:
+    async def answer_another(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        call = Decoder().call((await reader.read(65_536))[4:])
+        writer.write(encode_reply(call.method, call.seqid + 1, {"a"}))
+        assert await reader.read() == b""
+        writer.close()
+
+    async with await asyncio.start_server(answer_another, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()[:2]
+        with Client(f"{host}:{port}", retries=0) as client, pytest.raises(errors.ConnectionLost):
+            await in_thread(client.queue_names)
 
 
 async def test_an_enqueue_whose_answer_is_lost_is_said_again_as_a_repeat() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, ClaimedJob, Client, _calls, _retries, errors
+from pinlater.client import AsyncClient, ClaimedJob, Client, _job_calls, _retries, errors
 from pinlater.client._client_call import ClientCall
 from pinlater.client.values import Job, UniqueKey
 from pinlater.domain.clock import SystemClock
@@ -120,13 +120,13 @@ class Decisions:
     def __init__(self, *jobs: Job) -> None:
         self.now_s = 0.0
         self.job = running_job()
-        call = _calls.enqueue("q", list(jobs) or [b"x"], "key 0", repeat=False)
+        call = _job_calls.enqueue("q", list(jobs) or [b"x"], "key 0", repeat=False)
         self.waiting = WaitingEnqueue(self.job, call, lambda: self.now_s, OutageLog(), self._renewed, TIMEOUT_S)
         self._keys = 0
 
     def _renewed(self, call: ClientCall[Any]) -> ClientCall[Any]:
         self._keys += 1
-        return _calls.with_request_key(call, f"key {self._keys}")
+        return _job_calls.with_request_key(call, f"key {self._keys}")
 
     def next(self, error: errors.PinLaterError) -> tuple[str, bool | None]:
         """Key and repeat of the next try."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from pinlater.client import AsyncClient, WorkerInfo, WorkerStatus, WorkingProcess, _calls
+from pinlater.client import AsyncClient, WorkerInfo, WorkerStatus, WorkingProcess, _job_calls
 from pinlater.client._thrift import encode_request
 from pinlater.domain.clock import ManualClock
 from pinlater.version import __version__
@@ -38,7 +38,7 @@ def test_a_process_has_a_number_of_its_own_and_says_where_it_runs() -> None:
 
 def test_a_usual_request_is_seven_bytes_longer() -> None:
     def size(process: WorkingProcess | None) -> int:
-        call = _calls.dequeue("q", 1, wait_ms=0, acks=None, dry_run=False, coverage=1.0, process=process)
+        call = _job_calls.dequeue("q", 1, wait_ms=0, acks=None, dry_run=False, coverage=1.0, process=process)
         return len(encode_request("dequeueJobs", 1, "w", call.args))
 
     assert size(WorkingProcess(2**31 - 1)) - size(None) == 7
