@@ -18,7 +18,7 @@ from random import Random
 from typing import Protocol
 
 from bench import frames
-from pinlater.client._affinity import Affinity
+from pinlater.client._owners import Affinity
 from pinlater.domain.descriptor import shard_of
 from pinlater.domain.rendezvous import rendezvous_home
 

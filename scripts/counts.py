@@ -175,10 +175,10 @@ def _touches_private_names(tree: ast.Module) -> bool:
 
 
 def _is_private_attribute(node: ast.AST) -> bool:
-    """Named tuples have public methods whose names begin with an underscore."""
+    """Named tuples, and `os`, have public functions whose names begin with an underscore."""
     if not isinstance(node, ast.Attribute) or not re.match(r"_[a-z]", node.attr):
         return False
-    if node.attr in {"_replace", "_asdict", "_fields", "_make"}:
+    if node.attr in {"_replace", "_asdict", "_fields", "_make", "_exit"}:
         return False
     return not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
 

@@ -39,6 +39,11 @@ class FakeServer:
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
 
+    def stop_listening(self) -> None:
+        """Refuses connections; those that are there stay."""
+        if self._server is not None:
+            self._server.close()
+
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()

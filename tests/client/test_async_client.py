@@ -10,16 +10,13 @@ import pytest
 from pinlater.client import (
     AckBatch,
     AsyncClient,
-    Job,
     JobFilter,
     JobState,
     Outcome,
-    QueueConfig,
-    UniqueKey,
-    UniqueScope,
     errors,
     values,
 )
+from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ErrorCode
 from tests import structs as t
 from tests.client.fake_server import FakeServer
@@ -27,33 +24,6 @@ from tests.client.fake_server import FakeServer
 
 def refusal(code: int, message: str, **more: Any) -> t.PinLaterException:
     return t.PinLaterException(code, message, **more)
-
-
-async def test_an_enqueue_sends_every_field_and_gives_descriptors() -> None:
-    answer = t.Enqueued(descriptors=["q:s1:p1:1", "q:s1:p2:2"], existing=[1])
-    job = Job(
-        b"\xff\x00",
-        priority=2,
-        run_after_ms=5,
-        attempts_allowed=7,
-        custom_status="s",
-        headers={"a": "b"},
-        unique=UniqueKey("k", UniqueScope.TIME, 99),
-        claim_timeout_ms=3,
-        expires_at_ms=4,
-    )
-    async with FakeServer(enqueueJobs=lambda _: answer) as server, AsyncClient(server.address, source="me") as client:
-        enqueued = await client.enqueue("q", [b"bare", job], request_key="r", repeat=True)
-    assert enqueued == values.Enqueued(["q:s1:p1:1", "q:s1:p2:2"], (1,))
-    (sent,) = server.called("enqueueJobs")
-    assert sent.context.source == "me"
-    assert (sent.request.queue, sent.request.request_key, sent.request.repeated) == ("q", "r", True)
-    bare, full = sent.request.jobs
-    assert (bare.body, bare.priority, bare.attempts_allowed) == (b"bare", 1, None)
-    assert (full.body, full.priority, full.run_after_ms, full.attempts_allowed) == (b"\xff\x00", 2, 5, 7)
-    assert (full.custom_status, full.headers) == ("s", {"a": "b"})
-    assert (full.unique_key, full.unique_scope, full.unique_for_ms) == ("k", 2, 99)
-    assert (full.claim_timeout_ms, full.expires_at_ms) == (3, 4)
 
 
 async def test_a_dequeue_gives_jobs_in_the_servers_order_with_their_claims() -> None:
@@ -191,15 +161,15 @@ async def test_a_long_poll_given_up_hangs_up_so_that_the_server_takes_its_jobs_b
 
 
 async def test_closing_ends_calls_on_retired_connections_too() -> None:
-    """The pool has replaced such a connection. If it stayed open, the socket would outlive the client's event loop."""
+    """The pool replaces a connection after ten minutes. If it stayed open, the socket would outlive the client's event loop."""
     async with FakeServer(getQueueNames=lambda _: asyncio.Event().wait(), createQueue=lambda _: None) as server:
-        client = AsyncClient(server.address, connections=1, timeout_ms=60_000)
+        clock = ManualClock()
+        client = AsyncClient(server.address, connections=1, timeout_ms=60_000, clock=clock)
         await client.open()
         call = asyncio.create_task(client.queue_names())
         while not server.calls:
             await asyncio.sleep(0)
-        assert client._opened.engine is not None
-        client._opened.engine.renew()
+        clock.advance(seconds=601)
         await client.create_queue("q")
         assert server.connections == 2
         await client.close()
@@ -260,254 +230,6 @@ async def test_a_value_out_of_range_is_the_callers_fault_and_harms_nothing() -> 
         with pytest.raises(errors.CallerError):
             await client.count("q", priority=10**30)
         assert await client.count("q") == 1
-
-
-async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> None:
-    outcome = [t.AckResult("d", 0, None, None, 77)]
-    rates = t.QueueRates(1.0, 2.0, 3.0, 4.0, 5.0)
-    counts = t.QueueCounts(1, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
-    info = t.JobInfo(
-        descriptor="d",
-        state=3,
-        attempts_allowed=2,
-        attempts_remaining=0,
-        custom_status="c",
-        created_at_ms=1,
-        error_type="E",
-        attempts=[t.Attempt(number=1, outcome="failed")],
-    )
-    bulk_run = t.BulkRun("r1", t.BulkOrder("q", 0, t.JobFilter(3)), "ops", 1, 0, 2, 3, 4)
-    methods: dict[str, Any] = {
-        "getQueueNames": {"b", "a"},
-        "deleteQueue": None,
-        "ackDequeuedJobs": None,
-        "checkpointJobs": None,
-        "checkpointJobsFenced": outcome,
-        "heartbeatClaims": outcome,
-        "releaseJobs": outcome,
-        "cancelJobs": outcome,
-        "lookupJobs": {"d": info},
-        "scanJobs": t.Scanned([info], "more", True),
-        "retryFailedJobs": 3,
-        "deleteJobs": 4,
-        "deleteJobsByDescriptor": 5,
-        "configureQueue": None,
-        "getQueueConfig": t.QueueConfig(max_jobs_per_second=0.5, paused=True),
-        "resumeQueue": None,
-        "unblockKey": 6,
-        "getQueueStats": [t.QueueStats("q", False, [counts], 12, rates, 6, True)],
-        "countJobs": t.JobCount(2**40, True),
-        "listBulkRuns": t.BulkRunsResponse([bulk_run], True, ["2"]),
-        "findUniqueKey": t.KeyHolders([info], True),
-        "getSettingsInForce": t.SettingsInForce(
-            t.QueueConfig(claim_timeout_ms=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
-        ),
-        "getWaitingDequeues": [t.WaitingDequeues("q", "w", 2)],
-        "getWorkers": [
-            t.ServerWorkers(
-                [
-                    t.WorkerStatus(
-                        "w",
-                        7,
-                        250,
-                        [t.WorkerQueue("q", 1, 2, 3, 4, 5, 6, 7)],
-                        30_000,
-                        t.WorkerInfo("python", "1.2", "h", 8, 16, 3, 9),
-                        1_000,
-                        [t.LostClaim("q", "d", 3)],
-                    ),
-                    t.WorkerStatus(
-                        "old", queues=[t.WorkerQueue("q", None, 0, 1, 0, 1, 0)], info=t.WorkerInfo(), lost=[]
-                    ),
-                ],
-                [t.WaitingDequeues("q", "w", 2)],
-                "1-2-3",
-                3,
-                10,
-                11,
-                12,
-            )
-        ],
-        "explainJob": t.JobExplanation(
-            "d",
-            info,
-            9,
-            t.ShardFacts("1", False, True),
-            t.QueueFacts(True, 1, None, 2.5, 3, 4.5, 5, 6, 7, 8, 10),
-            t.JobsAhead(11, True, False),
-        ),
-        "getCluster": t.ClusterStatus(
-            "a:1",
-            [
-                t.ClusterServer("a:1", "a-7", {"1": 4}, True, True, None, True, 0, 0, 0),
-                t.ClusterServer("b:1", None, {"1": 5}, False, True, 250, False, 3, 6, 7, "1.2", 15, 16, 17),
-            ],
-            [
-                t.ClusterShard("1", True, 8, [0, 1, -1, 2], [2]),
-                t.ClusterShard(
-                    "2",
-                    False,
-                    0,
-                    [],
-                    [],
-                    t.ShardDetails(
-                        "redis",
-                        "r:1/0",
-                        False,
-                        18,
-                        "gone",
-                        19,
-                        True,
-                        False,
-                        None,
-                        t.ShardJobs(20, 21, 22, 23, 24, 25, 26),
-                        t.ShardSize(27, None, 28, 29, True),
-                        t.ShardDrain(30, True, 31, 0.5, 32),
-                        [t.ShardLane("claim", 33, 34, 35, 36, 37, 1.5, 2.5)],
-                        "timeout",
-                        t.ShardMemory(41, 42, 43, 44),
-                    ),
-                ),
-                t.ClusterShard(
-                    "3",
-                    True,
-                    0,
-                    [],
-                    [],
-                    t.ShardDetails(
-                        "memory", None, True, 38, probing=False, stalled=False, lanes=[], size=t.ShardSize()
-                    ),
-                ),
-            ],
-            [t.ForwardedCalls("insert", 1, 2, 3, 4)],
-            9,
-            10,
-            None,
-            [t.FrontProcess(1, 11, 12, 13, 14)],
-            coordinator_trouble="gone",
-        ),
-        "getServerInfo": t.ServerInfo("1", ["f"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
-    }
-    served = {name: (lambda _, value=value: value) for name, value in methods.items()}
-    async with FakeServer(**served) as server, AsyncClient(server.address) as client:
-        assert await client.queue_names() == ["a", "b"]
-        await client.delete_queue("q", "pw")
-        await client.ack_plain("q", [values.Ack("d")])
-        await client.checkpoint_plain("q", [values.Checkpoint("d")])
-        (checkpointed,) = await client.checkpoint("q", [values.Checkpoint("d", "t", b"n", True, 1, 2, "p")])
-        assert checkpointed.deadline_ms == 77
-        assert (await client.heartbeat("q", [values.Claim("d", "t")]))[0].applied
-        assert (await client.release("q", [values.Claim("d", "t")], delay_ms=9))[0].applied
-        assert (await client.cancel("q", ["d"]))[0].applied
-        assert (await client.lookup(["x", "d"]))["d"].error_type == "E"
-        page = await client.scan("q", JobState.FAILED, paged=True)
-        assert (page.continuation, page.incomplete, page.jobs[0].attempts[0].outcome) == ("more", True, "failed")
-        assert await client.retry_failed("q", priority=1) == 3
-        assert await client.delete_jobs("q", JobState.FAILED, priority=1) == 4
-        assert await client.delete_jobs_by_descriptor("q", ["d"]) == 5
-        await client.configure_queue("q", QueueConfig(max_backlog=8))
-        queue = await client.queue_config("q")
-        assert (queue.paused, queue.config.max_jobs_per_second) == (True, 0.5)
-        await client.resume_queue("q")
-        assert await client.unblock_key("q", "key") == 6
-        (stats,) = await client.queue_stats("q")
-        assert (stats.total("pending"), stats.rates.retried, stats.waiting_dequeues) == (2, 5.0, 6)
-        assert stats.incomplete
-        assert stats.counts[0].oldest_due_at_ms == 11
-        assert await client.count_jobs("q") == values.JobCount(2**40, incomplete=True)
-        listed = await client.list_bulk_runs("q")
-        assert ([run.id for run in listed.runs], listed.incomplete, listed.missing_shards) == (["r1"], True, ("2",))
-        in_force = await client.settings_in_force("q")
-        assert (in_force.values.claim_timeout_ms, in_force.origins) == (
-            7,
-            {"claim_timeout_ms": "jobs.claim_timeout_ms"},
-        )
-        assert await client.waiting_dequeues() == [values.WaitingDequeues("q", "w", 2)]
-        assert await client.workers(everywhere=True) == [
-            values.ServerWorkers(
-                [
-                    values.WorkerStatus(
-                        "w",
-                        7,
-                        250,
-                        [values.WorkerQueue("q", 1, 2, 3, 4, 5, 6, 7)],
-                        30_000,
-                        values.WorkerInfo("python", "1.2", "h", 8, 16, 3, 9),
-                        1_000,
-                        [values.LostClaim("q", "d", 3)],
-                    ),
-                    values.WorkerStatus(
-                        "old",
-                        0,
-                        None,
-                        [values.WorkerQueue("q", None, 0, 1, 0, 1, 0)],
-                        None,
-                        values.WorkerInfo(),
-                        lost=[],
-                    ),
-                ],
-                [values.WaitingDequeues("q", "w", 2)],
-                "1-2-3",
-                3,
-                10,
-                11,
-                12,
-            )
-        ]
-        held = await client.find_unique_key("key", "q", "other")
-        assert ([job.descriptor for job in held.jobs], held.incomplete) == (["d"], True)
-        explained = await client.explain_job("q", "d")
-        assert (explained.queue, explained.ahead, explained.missing) == (
-            values.QueueFacts(True, 1, "", 2.5, 3, 4.5, 5, 6, 7, 8, 10),
-            values.JobsAhead(11, at_least=True),
-            False,
-        )
-        assert explained.reasons()[-1].code == "shard_drains"
-        assert await client.cluster() == values.ClusterStatus(
-            "a:1",
-            [
-                values.ClusterServer("a:1", "a-7", {"1": 4}, answers=True, heard=True, usable=True),
-                values.ClusterServer(
-                    "b:1", "", {"1": 5}, False, True, 250, False, 3, 6, 7, values.ServerFacts("1.2", 15, 16, 17)
-                ),
-            ],
-            [
-                values.ClusterShard("1", True, 8, ["a:1", "b:1", "", ""], [2]),
-                values.ClusterShard(
-                    "2",
-                    False,
-                    0,
-                    [],
-                    [],
-                    values.ShardDetails(
-                        "redis",
-                        "r:1/0",
-                        False,
-                        18,
-                        "gone",
-                        19,
-                        True,
-                        jobs=values.ShardJobs(20, 21, 22, 23, 24, 25, 26),
-                        size=values.ShardSize(27, None, 28, 29, late=True),
-                        drain=values.ShardDrain(30, True, 31, 0.5, 32),
-                        lanes=[values.ShardLane("claim", 33, 34, 35, 36, 37, 1.5, 2.5)],
-                        failure_kind="timeout",
-                        memory=values.ShardMemory(41, 42, 43, 44),
-                    ),
-                ),
-                values.ClusterShard("3", True, 0, [], [], values.ShardDetails("memory", "", True, 38, lanes=[])),
-            ],
-            [values.ForwardedCalls("insert", 1, 2, 3, 4)],
-            9,
-            10,
-            front_processes=(values.FrontProcess(1, 11, 12, 13, 14),),
-            coordinator_trouble="gone",
-        )
-        assert (await client.server_info()).max_wait_ms == 8
-    assert server.called("releaseJobs")[0].request.delay_ms == 9
-    assert server.called("configureQueue")[0].config.max_backlog == 8
-    (sent,) = server.called("checkpointJobsFenced")[0].request.requests
-    assert (sent.new_body, sent.move_to_pending, sent.attempts_allowed, sent.token) == (b"n", True, 2, "t")
 
 
 async def test_clients_that_share_a_connection_see_only_their_own_unread_answers() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -34,6 +36,11 @@ def storing(*, poison: bytes = b"", gate: asyncio.Event | None = None) -> Callab
 
 def sizes(server: FakeServer) -> list[int]:
     return [len(call.request.jobs) for call in server.called("enqueueJobs")]
+
+
+def senders() -> list[asyncio.Task[Any]]:
+    """The tasks that send the jobs of queue q: code that cancels all tasks of a loop finds them, too."""
+    return [task for task in asyncio.all_tasks() if task.get_name() == "enqueue q"]
 
 
 async def test_jobs_enqueued_during_a_request_are_sent_in_the_next_one() -> None:
@@ -119,7 +126,6 @@ async def test_one_job_after_another_is_sent_each_by_itself() -> None:
         for n in range(20):
             placed = await batcher.enqueue("q", b"%d" % n)
             assert placed.descriptor.startswith(f"{n}:")
-        assert (batcher._senders, batcher._waiting._queues) == ({}, {})
     assert sizes(server) == [1] * 20
 
 
@@ -141,7 +147,7 @@ async def test_cancelled_callers_neither_keep_others_from_being_stored_nor_leave
         await batcher.flush()
         assert all(isinstance(answer, Placed) for answer in answers[1::2])
         assert {type(answer) for answer in answers[::2]} == {asyncio.CancelledError}
-        assert (batcher._waiting.count, batcher._senders, batcher._waiting._queues) == (0, {}, {})
+        assert senders() == []
     assert sum(sizes(server)) < 100
 
 
@@ -158,7 +164,7 @@ async def test_a_cancelled_sender_fails_its_request_and_the_next_job_is_stored()
             await asyncio.sleep(0)
         second = asyncio.create_task(batcher.enqueue("q", b"second"))
         await asyncio.sleep(0)
-        (sender,) = batcher._senders["q"]
+        [sender] = senders()
         sender.cancel()
         await asyncio.wait([first])
         assert isinstance(
@@ -166,6 +172,33 @@ async def test_a_cancelled_sender_fails_its_request_and_the_next_job_is_stored()
         )  # and not cancelled, which a TaskGroup would not tell
         gate.set()
         assert (await second).descriptor.startswith("second")
+
+
+class Name(str):
+    """A string that can be watched."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def test_a_batcher_keeps_nothing_of_a_queue_whose_jobs_are_stored_or_given_up() -> None:
+    gate = asyncio.Event()
+    async with (
+        FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+    ):
+        batcher = AsyncEnqueueBatcher(client, jobs_max=2, in_flight_max=1)
+        queue = Name("q")
+        held = weakref.ref(queue)
+        callers = [asyncio.create_task(batcher.enqueue(queue, b"x")) for _ in range(6)]
+        await asyncio.sleep(0)
+        callers[5].cancel()
+        gate.set()
+        await asyncio.wait(callers)
+        await batcher.flush()
+        del queue, callers
+        server.calls.clear()
+        gc.collect()
+        assert held() is None
 
 
 # What no request can carry: of the wrong type, or out of its field's range.
@@ -251,8 +284,8 @@ async def test_a_group_of_tasks_learns_that_its_requests_were_given_up() -> None
                 group.create_task(batcher.enqueue("q", b"%d" % number))
             while not server.called("enqueueJobs"):
                 await asyncio.sleep(0.001)
-            for task in [task for task in asyncio.all_tasks() if task.get_name() == "enqueue q"]:
-                task.cancel()
+            for sender in senders():
+                sender.cancel()
 
     async with (
         FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
@@ -285,7 +318,7 @@ async def test_a_sender_cancelled_while_it_splits_a_request_fails_all_its_jobs()
         tasks = [asyncio.create_task(batcher.enqueue("q", b"%d" % n)) for n in range(2)]
         while refused < 2:
             await asyncio.sleep(0.001)
-        [sender] = [task for task in asyncio.all_tasks() if task.get_name() == "enqueue q"]
+        [sender] = senders()
         sender.cancel()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(answer) for answer in answers} == {errors.ConnectionLost}

@@ -7,11 +7,15 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from pinlater.client import Client, JobState, _calls, _direct, errors
+from pinlater.client import Client, JobState, errors
+from pinlater.domain.clock import ManualClock
+from pinlater.wire.codec import Decoder, encode_reply
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
@@ -28,20 +32,27 @@ async def in_thread(call: Callable[[], T]) -> T:
     return await asyncio.to_thread(call)
 
 
-async def test_many_threads_share_a_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls beyond the bound go through the loop."""
-    monkeypatch.setattr(_direct, "_CONNECTIONS_MAX", 2)
-    together = asyncio.Barrier(6)
+async def test_many_threads_share_a_bounded_number_of_connections() -> None:
+    """Calls beyond 64 go through the loop, and share those that the client was given a number of."""
+    alone, more, shared = 64, 30, 2
+    answered = asyncio.Event()
 
     async def answer(_: Any) -> list[str]:
-        await together.wait()
+        await answered.wait()
         return ["a"]
 
     async with FakeServer(getQueueNames=answer) as server:
-        with Client(server.address, connections=4) as client:
-            answers = await asyncio.gather(*[in_thread(client.queue_names) for _ in range(6)])
-    assert answers == [["a"]] * 6
-    assert server.connections == 6
+        with ThreadPoolExecutor(alone + more) as threads, Client(server.address, connections=shared) as client:
+            loop = asyncio.get_running_loop()
+            calls = [loop.run_in_executor(threads, client.queue_names) for _ in range(alone)]
+            while len(server.called("getQueueNames")) < alone:
+                await asyncio.sleep(0.001)
+            calls += [loop.run_in_executor(threads, client.queue_names) for _ in range(more)]
+            while server.connections < alone + shared:
+                await asyncio.sleep(0.001)
+            answered.set()
+            assert await asyncio.gather(*calls) == [["a"]] * (alone + more)
+    assert server.connections == alone + shared
 
 
 async def test_a_connection_that_the_server_closed_meanwhile_costs_the_next_call_nothing() -> None:
@@ -54,6 +65,30 @@ async def test_a_connection_that_the_server_closed_meanwhile_costs_the_next_call
             await server.start()
             assert await in_thread(lambda: client.retry_failed("q", priority=1)) == 3  # a call that is never made again
     assert server.connections == 2
+
+
+async def test_a_server_that_left_the_file_gets_no_more_calls(tmp_path: Path) -> None:
+    listed, clock = tmp_path / "servers", ManualClock()
+    async with FakeServer(getQueueNames=lambda _: ["a"]) as first, FakeServer(getQueueNames=lambda _: ["b"]) as second:
+        listed.write_text(first.address)
+        with Client(listed, clock=clock) as client:
+            assert await in_thread(client.queue_names) == ["a"]
+            listed.write_text(second.address)
+            clock.advance(seconds=2)
+            assert await in_thread(client.queue_names) == ["b"]
+
+
+async def test_an_answer_to_another_call_ends_the_connection() -> None:
+    async def answer_another(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        call = Decoder().call((await reader.read(65_536))[4:])
+        writer.write(encode_reply(call.method, call.seqid + 1, {"a"}))
+        assert await reader.read() == b""
+        writer.close()
+
+    async with await asyncio.start_server(answer_another, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()[:2]
+        with Client(f"{host}:{port}", retries=0) as client, pytest.raises(errors.ConnectionLost):
+            await in_thread(client.queue_names)
 
 
 async def test_an_enqueue_whose_answer_is_lost_is_said_again_as_a_repeat() -> None:
@@ -184,16 +219,16 @@ async def test_carry_out_runs_the_callers_function_while_the_server_works() -> N
     asked = threading.Event()
     together = threading.Barrier(2)
 
-    async def answer(_: Any) -> int:
+    async def answer(_: Any) -> Any:
         await asyncio.to_thread(together.wait, 10)
-        return 1
+        return stored(_)
 
     def meanwhile() -> None:
         together.wait(10)
         asked.set()
 
-    async with FakeServer(retryFailedJobs=answer) as server:
+    async with FakeServer(enqueueJobs=answer, getServerInfo=lambda _: INFO) as server:
         with Client(server.address) as client:
-            call = _calls.retry_failed("q", priority=1, attempts=1, run_after_ms=None, limit=1, cancelled=True)
-            assert await in_thread(lambda: client.carry_out(call, meanwhile)) == 1
+            call = client.enqueue_call("q", [b"x"])
+            assert (await in_thread(lambda: client.carry_out(call, meanwhile))).descriptors == ["q:s1:p1:1"]
     assert asked.is_set()

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import gc
 import os
+import re
 import signal
 import socket
 import threading
+import time
 import traceback
 import weakref
 from collections import Counter
@@ -23,13 +25,13 @@ import pytest
 import pinlater.client
 from pinlater import EnqueueBatcher
 from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, errors
-from pinlater.client._calls import server_info
-from pinlater.client._client_call import ClientCall
+from pinlater.domain.clock import SystemClock
 from pinlater.testing import RealServer
-from pinlater.wire.methods import METHODS_BY_NAME
 from tests import structs as t
 from tests.client.fake_server import FakeServer
+from tests.client.scripted import Script
 from tests.databases.proxy import Proxy
+from tests.wire.golden.client_calls import CALLS, ClientCall
 
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
 
@@ -42,17 +44,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 async def test_an_enqueue_that_may_have_been_stored_never_ends_with_the_words_that_it_was_not_sent() -> None:
     """The answer to the first try is lost and no server is there for the second."""
-    server = FakeServer(getServerInfo=lambda _: INFO)
+    server = FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=lambda _: t.Enqueued(descriptors=["q:s1:p1:1"]))
 
-    async def store_and_die(_: Any) -> Any:
-        assert server._server is not None
-        server._server.close()
+    def store_and_die(_: Any) -> Any:
+        server.stop_listening()
         return FakeServer.HANG_UP
 
-    async with server, AsyncClient(server.address, timeout_ms=1_000) as client:
+    async with server, AsyncClient(server.address, timeout_ms=1_000, connections=1) as client:
+        await client.enqueue("q", [b"x"])
+        while not server.called("getServerInfo"):  # whether the server knows request keys
+            await asyncio.sleep(0.001)
         assert (await client.server_info()).version == "9"
         server.methods["enqueueJobs"] = store_and_die
-        client._opened.engine.keys_honoured = True  # type: ignore[union-attr]
         with pytest.raises(errors.ConnectionLost) as raised:
             await client.enqueue("q", [b"x"])
     assert isinstance(raised.value.__cause__, errors.ServerUnreachable)
@@ -258,24 +261,37 @@ def test_many_threads_ride_over_a_restart_and_each_job_is_stored_once(tmp_path: 
         assert len(seen) == 16 * 25
 
 
-def test_a_fork_in_the_middle_of_another_threads_call_harms_neither(server: RealServer) -> None:
-    with Client(server.address) as client:
-        client.create_queue("fork")
-        with ThreadPoolExecutor(1) as threads:
-            poll = threads.submit(client.dequeue, "fork", wait_ms=30_000)
-            while not client.queue_stats("fork")[0].waiting_dequeues:
-                pass
-            with client._background._lock:  # as if another thread were just starting the client
-                child = os.fork()
-            if not child:
-                try:
-                    client.enqueue("fork", [b"from the child"])
-                    os._exit(0)
-                except BaseException:  # noqa: BLE001 - the exit code is all that gets out of here
-                    os._exit(1)
-            (job,) = poll.result(timeout=30).jobs
-            _, status = os.waitpid(child, 0)
-        assert (os.waitstatus_to_exitcode(status), job.body) == (0, b"from the child")
+class StandingClock(SystemClock):
+    """Time that can be made to stand still for a thread that asks for it."""
+
+    def __init__(self) -> None:
+        self.asked, self.goes_on = threading.Event(), threading.Event()
+        self.goes_on.set()
+        super().__init__(monotonic=self._now)
+
+    def _now(self) -> float:
+        if not self.goes_on.is_set():
+            self.asked.set()
+            assert self.goes_on.wait(30)
+        return time.monotonic()
+
+
+def test_a_fork_while_another_thread_starts_the_client_harms_neither(server: RealServer) -> None:
+    """It starts with its first call, and meanwhile holds what other threads would wait for."""
+    clock = StandingClock()
+    with Client([server.address, "127.0.0.1:1"], clock=clock) as client, ThreadPoolExecutor(1) as threads:
+        clock.goes_on.clear()
+        starting = threads.submit(client.create_queue, "fork")
+        assert clock.asked.wait(30)
+
+        def call() -> None:
+            clock.goes_on.set()
+            client.create_queue("fork")
+
+        child = in_a_child(call)
+        clock.goes_on.set()
+        starting.result(timeout=30)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def in_a_child(work: Callable[[], object]) -> int:
@@ -408,7 +424,7 @@ def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> No
             begun.wait()
             with contextlib.suppress(errors.ClientClosed):
                 while True:
-                    futures.append(client.submit(server_info()))
+                    futures.append(client.submit(client.enqueue_call("missing", [b"x"])))
 
         callers = [threading.Thread(target=call) for _ in range(4)]
         for caller in callers:
@@ -422,7 +438,12 @@ def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> No
                 future.result(timeout=10)
 
 
-def test_every_call_is_shown_by_the_name_of_a_method_of_the_client() -> None:
-    made_by_users = METHODS_BY_NAME.keys() - {"getQueueOwners"}  # the client asks that by itself
-    shown = {ClientCall(method, (), read=str).shown for method in made_by_users}
-    assert {name for name in shown if not hasattr(AsyncClient, name)} == set()
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.note}".strip())
+async def test_every_call_is_shown_by_the_name_of_the_method_that_the_user_called(call: ClientCall) -> None:
+    script = Script()
+    script.away.add("a")
+    async with AsyncClient("a", connect=script.connect, timeout_ms=1) as client:
+        with pytest.raises(errors.ServerUnreachable) as raised:
+            await call.ask(client)
+    [shown] = re.findall(r" for (\w+)[ ;]", raised.value.message)
+    assert hasattr(client, shown)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from pinlater.client import AsyncClient, Client, _connection
+from pinlater.client import AsyncClient, Client
 from pinlater.client.errors import ConnectionLost
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.slices import SLICES
@@ -282,23 +282,6 @@ async def test_an_owner_that_announces_another_address_is_found_in_the_list() ->
     async with Servers("a", "b", "c") as servers, AsyncClient(servers.addresses) as client:
         servers.owner.advertised = "192.0.2.1:9010"  # not routable from here
         await until_followed(servers, client)
-
-
-async def test_a_test_run_that_refuses_servers_loses_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Servers("a", "b") as servers:
-        listed, owner = servers.all
-
-        def refuse(address: Any) -> None:
-            if str(address) == owner.address:
-                raise RuntimeError("not a server of this test run")
-
-        monkeypatch.setattr(_connection, "check_allowed", refuse)
-        async with AsyncClient(listed.address, follow_owners=True) as client:
-            for _ in range(50):
-                await client.enqueue(QUEUE, [b"x"])
-                await asyncio.sleep(0)
-        assert listed.called("getQueueOwners")
-        assert (listed.jobs, owner.calls) == (50, [])
 
 
 async def test_a_refused_token_is_no_reason_to_follow_or_to_fail() -> None:

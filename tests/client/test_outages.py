@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,11 +24,8 @@ from pinlater.client import (
     Job,
     JobState,
     UniqueKey,
-    _retries,
-    _waiting_calls,
     errors,
 )
-from pinlater.client._client_call import ClientCall
 from pinlater.domain.clock import SystemClock
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
@@ -49,12 +47,6 @@ AWAY = t.PinLaterException(502, "Shard 2 is unreachable", detail="SHARD_UNREACHA
 FULL = t.PinLaterException(430, "Queue q is full", detail="QUEUE_FULL", retryable=True, retry_after_ms=10)
 # More than `retries` of a client.
 _REFUSALS = 6
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_retries, "_PAUSE_FIRST_S", 0.005)
-    monkeypatch.setattr(_retries, "_PAUSE_MAX_S", 0.02)
 
 
 def after(refusals: int, refusal: Exception, answer: Any) -> Callable[[Any], Any]:
@@ -85,6 +77,7 @@ CALLS: dict[str, tuple[str, Any, Callable[[AsyncClient], Awaitable[Any]]]] = {
 }
 
 
+@pytest.mark.usefixtures("pauses")
 @pytest.mark.parametrize("refusal", [NO_SHARDS, AWAY], ids=["no shard", "a shard"])
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_call_that_a_shard_refuses_is_tried_until_it_is_answered(name: str, refusal: Exception) -> None:
@@ -98,6 +91,7 @@ async def test_a_call_that_a_shard_refuses_is_tried_until_it_is_answered(name: s
     assert len(server.called(method)) == _REFUSALS + 1
 
 
+@pytest.mark.usefixtures("pauses")
 async def test_the_sync_client_waits_likewise() -> None:
     async with FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=after(_REFUSALS, NO_SHARDS, STORED)) as server:
         with Client(server.address, timeout_ms=60_000) as client:
@@ -105,6 +99,7 @@ async def test_the_sync_client_waits_likewise() -> None:
     assert [call.request.repeated for call in server.called("enqueueJobs")] == [None] * (_REFUSALS + 1)
 
 
+@pytest.mark.usefixtures("pauses")
 async def test_both_batchers_wait_likewise() -> None:
     async with FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=after(_REFUSALS, AWAY, STORED)) as server:
         async with AsyncClient(server.address, timeout_ms=60_000) as client, AsyncEnqueueBatcher(client) as batcher:
@@ -114,6 +109,7 @@ async def test_both_batchers_wait_likewise() -> None:
             assert (await asyncio.to_thread(threads.enqueue, "q", b"x")).descriptor == "q:s1:p1:1"
 
 
+@pytest.mark.usefixtures("pauses")
 async def test_another_server_is_asked_at_once() -> None:
     """It may reach the shards that the first one does not."""
     async with (
@@ -127,17 +123,14 @@ async def test_another_server_is_asked_at_once() -> None:
 
 
 @pytest.mark.parametrize("sync", [False, True])
-async def test_the_last_refusal_is_raised_at_the_deadline(sync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After seven tries the pause is longer than the rest of the time: a try under way at the deadline has an unknown outcome."""
-    monkeypatch.setattr(_retries, "_PAUSE_FIRST_S", 0.0005)
-    monkeypatch.setattr(_retries, "_PAUSE_MAX_S", 60.0)
-    tried = 0
+async def test_the_last_refusal_is_raised_at_the_deadline(sync: bool) -> None:
+    """The pause before the next try is longer than the rest of the time: a try under way at the deadline has an unknown outcome."""
+    refusals = iter([1, 2, 3])
 
     def refuse(_: Any) -> Any:
-        nonlocal tried
-        tried += 1
+        shard = next(refusals)
         raise t.PinLaterException(
-            502, f"Shard {min(tried, 3)} is unreachable", detail="SHARD_UNREACHABLE", retryable=True
+            502, f"Shard {shard} is unreachable", "SHARD_UNREACHABLE", True, 60_000 if shard == 3 else None
         )
 
     async with FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=refuse) as server:
@@ -145,9 +138,9 @@ async def test_the_last_refusal_is_raised_at_the_deadline(sync: bool, monkeypatc
         with pytest.raises(errors.ShardConnectionFailed, match="Shard 3 is unreachable"):
             await enqueue_with(sync, server.address, timeout_ms=1_000)
         assert time.monotonic() - began >= 0.99
-    assert tried > _REFUSALS
 
 
+@pytest.mark.usefixtures("pauses")
 @pytest.mark.parametrize("options", [{"wait_for_servers": False, "retries": 2}, {"retries": 0}])
 async def test_a_client_may_be_told_not_to_wait_for_shards(options: dict[str, Any]) -> None:
     """The client's timeout is longer than the test's."""
@@ -194,6 +187,7 @@ async def test_an_original_servers_refusal_of_an_enqueue_is_raised() -> None:
     assert len(server.called("enqueueJobs")) == 1
 
 
+@pytest.mark.usefixtures("pauses")
 async def test_a_refusal_after_a_lost_answer_is_waited_out_as_a_repeat() -> None:
     answers = [FakeServer.HANG_UP, *[AWAY] * _REFUSALS, STORED]
 
@@ -212,16 +206,20 @@ async def test_a_refusal_after_a_lost_answer_is_waited_out_as_a_repeat() -> None
 
 
 async def test_a_long_poll_that_is_made_again_ends_before_its_deadline() -> None:
-    async with (
-        FakeServer(dequeueJobs=after(3, NO_SHARDS, t.DequeueResponse(jobs={}))) as server,
-        AsyncClient(server.address, timeout_ms=20_000) as client,
-    ):
-        await client.dequeue("q", wait_ms=60_000)
-    waits = [call.request.wait_ms for call in server.called("dequeueJobs")]
-    assert waits == [60_000] * 4
-    call: ClientCall[Any] = ClientCall("dequeueJobs", (t.DequeueRequest("q", 1, wait_ms=60_000),), str, wait_ms=60_000)
-    assert call.waiting_at_most(500).args[0].wait_ms == 500
-    assert call.args[0].wait_ms == 60_000
+    late = asyncio.Event()
+
+    async def refuse_late(_: Any) -> Any:
+        if late.is_set():
+            return t.DequeueResponse(jobs={})
+        asyncio.get_running_loop().call_later(0.5, late.set)
+        await late.wait()
+        raise NO_SHARDS
+
+    async with FakeServer(dequeueJobs=refuse_late) as server, AsyncClient(server.address, timeout_ms=400) as client:
+        await client.dequeue("q", wait_ms=1_000)
+    first, second = [call.request.wait_ms for call in server.called("dequeueJobs")]
+    assert first == 1_000
+    assert second <= 700
 
 
 async def test_a_restart_of_the_only_database_raises_nothing_in_producers(
@@ -251,10 +249,7 @@ async def test_a_restart_of_the_only_database_raises_nothing_in_producers(
 
 
 # --- what it says -------------------------------------------------------------------------------------------------------
-async def test_calls_that_wait_say_so_once_and_when_they_are_answered(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_waiting_calls, "_SAID_AFTER_S", 0.02)
+async def test_calls_that_wait_say_so_once_and_when_they_are_answered(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pinlater.client")
     back = asyncio.Event()
 
@@ -274,7 +269,8 @@ async def test_calls_that_wait_say_so_once_and_when_they_are_answered(
         back.set()
         await asyncio.gather(*calls)
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert said[0] == ("WARNING", "enqueue on queue q: Shard 2 is unreachable; trying again for 60 s")
+    assert said[0][0] == "WARNING"
+    assert re.fullmatch(r"enqueue on queue q: Shard 2 is unreachable; trying again for 5\d s", said[0][1])
     assert said[1:] == [("INFO", "calls are answered again")]
 
 

@@ -9,16 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from pinlater.client import AsyncClient, Checkpoint, Client, JobState, errors
-from pinlater.client._connection import Link
-from pinlater.client._servers import ServerAddress, ServerChoice, parse_servers, server_source
-from pinlater.domain.clock import ManualClock, SystemClock
+from pinlater.domain.clock import SystemClock
 from pinlater.testing import RealServer
 from pinlater.worker import Worker
+from tests.client.scripted import Script
 
 _OUTAGE_S = 2.0
 
@@ -148,27 +146,9 @@ async def test_a_client_may_be_told_not_to_wait_for_servers(closed_port: int) ->
 
 
 async def test_many_calls_that_wait_for_a_server_try_no_more_often_than_a_bounded_number_of_rounds() -> None:
-    tried = 0
-
-    async def refuse(address: ServerAddress) -> Link:
-        nonlocal tried
-        tried += 1
-        raise errors.ServerUnreachable(f"Server {address} can't be reached: Connection refused")
-
-    async with AsyncClient("a:1", timeout_ms=1_000, connect=refuse) as client:
+    script = Script()
+    script.away.add("a")
+    async with AsyncClient("a:1", timeout_ms=1_000, connect=script.connect) as client:
         ends = await asyncio.gather(*(client.enqueue("q", [b"x"]) for _ in range(300)), return_exceptions=True)
     assert {type(end) for end in ends} == {errors.ServerUnreachable}
-    assert 2 <= tried <= 25
-
-
-def test_failures_within_the_time_that_a_server_is_avoided_do_not_lengthen_it() -> None:
-    """Otherwise many calls that wait for two servers would keep the one that comes back second out of use for half a minute."""
-    clock = ManualClock()
-    choice = ServerChoice(server_source(["a", "b"], clock.monotonic), clock.monotonic, Random(1))
-    first, second = choice.candidates()
-    for _ in range(100):
-        choice.failed(first)
-    assert choice.candidates() == (second, first)
-    clock.advance(seconds=0.51)
-    assert choice.candidates() == (first, second)
-    assert set(parse_servers(["a", "b"])) == {first, second}
+    assert 2 <= len(script.tried) <= 25

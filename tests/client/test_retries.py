@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 import pytest
 
-from pinlater.client import (
-    Ack,
-    AckBatch,
-    AsyncClient,
-    Claim,
-    Client,
-    Job,
-    JobState,
-    UniqueKey,
-    _calls,
-    _retries,
-    errors,
-)
-from pinlater.client._client_call import ClientCall
-from pinlater.client._retries import Again, Resend, decide, ends_connection, passes_by_waiting, pause_s, repeats_end_at
-from pinlater.domain.request_keys import REPEATED_WITHIN_MS, REQUEST_KEY_KEPT_MS
+from pinlater.client import Ack, AckBatch, AsyncClient, Claim, Client, Job, JobState, UniqueKey, errors
+from pinlater.domain import request_keys
+from pinlater.wire.generated import structs as types
 from tests import structs as t
 from tests.client.fake_server import FakeServer
+from tests.client.scripted import Script, lost
 
 STORED = t.Enqueued(descriptors=["q:s1:p1:1"])
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
@@ -39,9 +28,112 @@ class Answers:
 
     def __call__(self, _: Any) -> Any:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(answer, Exception):
+        if isinstance(answer, t.PinLaterException):
             raise answer
         return answer
+
+
+pytestmark = pytest.mark.usefixtures("pauses")
+
+
+# --- which calls, after which errors ------------------------------------------------------------------------------------------
+class Kind(NamedTuple):
+    """A call. `method`, `answer`: the server's. `repeats`: None if it must not be made twice, else what its repeat says of itself.
+    `whole`: whether a shard's refusal means that nothing of it was done."""
+
+    method: str
+    answer: Any
+    ask: Callable[[AsyncClient], Awaitable[Any]]
+    repeats: str | None = None
+    whole: bool = False
+
+
+TWO_KEYS = [Job(b"x", unique=UniqueKey(key)) for key in "ab"]
+OUTCOME = [types.AckResult("q:s1:p1:1", 0)]
+NO_JOBS = types.DequeueResponse()
+KINDS = {
+    "enqueue": Kind("enqueueJobs", STORED, lambda to: to.enqueue("q", [b"x"]), "said", True),
+    "enqueue of two unique keys": Kind("enqueueJobs", STORED, lambda to: to.enqueue("q", TWO_KEYS), "said"),
+    "count": Kind("getJobCount", 5, lambda to: to.count("q"), "the same"),
+    "create_queue": Kind("createQueue", None, lambda to: to.create_queue("q"), "the same"),
+    "dequeue": Kind("dequeueJobs", NO_JOBS, lambda to: to.dequeue("q"), whole=True),
+    "dequeue with acks": Kind("dequeueJobs", NO_JOBS, lambda to: to.dequeue("q", acks=AckBatch("q", [Ack("a")]))),
+    "ack": Kind("ackJobs", OUTCOME, lambda to: to.ack("q", [Ack("a")]), whole=True),
+    "two acks": Kind("ackJobs", OUTCOME * 2, lambda to: to.ack("q", [Ack("a"), Ack("b")])),
+    "release": Kind("releaseJobs", OUTCOME, lambda to: to.release("q", [Claim("a", "t")]), whole=True),
+    "delete_queue": Kind("deleteQueue", None, lambda to: to.delete_queue("q", "secret")),
+    "delete_jobs": Kind("deleteJobs", 5, lambda to: to.delete_jobs("q", JobState.FAILED, priority=1)),
+}
+UNSENT = [errors.ServerUnreachable(""), errors.WorldError("", detail="DRAINING")]
+OF_A_SHARD = [
+    errors.NoHealthyShards(),
+    errors.ShardConnectionFailed(""),
+    errors.ShardRefused(""),
+    errors.RequestTooOld(""),
+]
+UNKNOWN = [errors.ConnectionLost(""), errors.DeadlineExceeded(""), errors.OutcomeUnknown("")]
+FINAL = [
+    errors.QueueNotFound(""),
+    errors.EnqueueRejected(""),
+    errors.QueueFull(""),
+    errors.StoreFull(""),
+    errors.DequeueRateLimited(""),
+    errors.TooManyWaiting(""),
+    errors.ShardRefused("raise max_allowed_packet", retryable=False),
+]
+
+
+@pytest.mark.parametrize("error", [*UNSENT, *OF_A_SHARD, *UNKNOWN, *FINAL], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("name", KINDS)
+async def test_a_call_is_made_again_if_it_took_no_effect_or_if_a_repeat_is_safe(
+    name: str, error: errors.PinLaterError
+) -> None:
+    """A refusal that seconds do not change is the caller's to handle."""
+    kind = KINDS[name]
+    took_none = error in UNSENT or (kind.whole and error in OF_A_SHARD)
+    again = took_none or (error not in FINAL and kind.repeats is not None)
+    answers = [error, kind.answer]
+    script = Script(**{kind.method: lambda _: answers.pop(0), "getServerInfo": lambda _: INFO})
+    async with AsyncClient("a", connect=script.connect) as client:
+        if again:
+            await kind.ask(client)
+        else:
+            with pytest.raises(type(error)):
+                await kind.ask(client)
+    assert len(script.requests_of(kind.method)) == 1 + again
+    if kind.repeats == "said":
+        said = [request.repeated for request in script.requests_of(kind.method)]
+        assert said == ([None, None if took_none else True] if again else [None])
+
+
+async def test_a_call_with_an_unknown_outcome_is_repeated_a_bounded_number_of_times() -> None:
+    for error in UNKNOWN:
+        script = Script(getJobCount=Answers(error))
+        async with AsyncClient("a", connect=script.connect, retries=3) as client:
+            with pytest.raises(type(error)):
+                await client.count("q")
+        assert len(script.requests_of("getJobCount")) == 4
+
+
+async def test_pauses_grow_are_spread_and_honour_a_hint_where_there_is_no_other_server(pauses: list[float]) -> None:
+    async def pauses_of(servers: str, tries: int, retry_after_ms: int | None = None) -> list[float]:
+        pauses.clear()
+        away = errors.ShardConnectionFailed("", retry_after_ms=retry_after_ms)
+        answers = [away] * tries
+        script = Script(getJobCount=lambda _: answers.pop() if answers else 5)
+        async with AsyncClient(servers, connect=script.connect, follow_owners=False) as client:
+            await client.count("q")
+        return list(pauses)
+
+    firsts = {(await pauses_of("a", 1))[0] for _ in range(20)}
+    assert len(firsts) > 10
+    assert all(0.02 < pause <= 0.05 for pause in firsts)
+    grown = await pauses_of("a", 9)
+    assert grown[0] < grown[1] < grown[2]
+    assert all(0.4 < pause <= 1 for pause in grown[3:])
+    assert all(1.5 <= pause < 1.9 for pause in await pauses_of("a", 1, 1_500))
+    assert await pauses_of("a b", 1, 1_500) == []  # there is another server
+    assert all(pause < 0.3 for pause in await pauses_of("a b", 2, 1_500))
 
 
 @pytest.mark.parametrize(
@@ -53,9 +145,15 @@ class Answers:
         ("TOO_MANY_WAITING", False),
     ],
 )
-def test_no_call_follows_on_a_connection_that_was_one_too_many(detail: str, ends: bool) -> None:
+async def test_no_call_follows_on_a_connection_that_was_one_too_many(detail: str, ends: bool) -> None:
     """The server closes it; a call on its way then would end without an answer."""
-    assert ends_connection(errors.error_for(500, "not now", detail, retryable=True)) is ends
+    answers = [errors.error_for(500, "not now", detail, retryable=True), 5]
+    script = Script(getJobCount=lambda _: answers.pop(0))
+    async with AsyncClient("a", connect=script.connect, connections=1) as client:
+        with pytest.raises(errors.PinLaterError):
+            await client.count("q")
+        assert await client.count("q") == 5
+    assert len(script.tried) == 1 + ends
 
 
 @pytest.mark.parametrize(
@@ -67,24 +165,16 @@ def test_no_call_follows_on_a_connection_that_was_one_too_many(detail: str, ends
         (502, "REQUEST_TOO_OLD"),
     ],
 )
-async def test_a_repeat_that_is_refused_says_nothing_of_the_first_try(code: int, detail: str) -> None:
-    refused = t.PinLaterException(code, "not now", detail=detail, retryable=True)
-    enqueues = Answers(FakeServer.HANG_UP, refused)
-    async with (
-        FakeServer(enqueueJobs=enqueues, getServerInfo=lambda _: INFO) as server,
-        AsyncClient(server.address, timeout_ms=400) as client,
-    ):
-        with pytest.raises(errors.ConnectionLost):
-            await client.enqueue("q", [b"x"])
-
-
-async def test_a_try_that_stored_nothing_does_not_hide_a_later_one_that_may_have() -> None:
-    too_old = t.PinLaterException(502, "too old", detail="REQUEST_TOO_OLD", retryable=True)
-    enqueues = Answers(too_old, FakeServer.HANG_UP, too_old)
-    async with (
-        FakeServer(enqueueJobs=enqueues, getServerInfo=lambda _: INFO) as server,
-        AsyncClient(server.address, timeout_ms=400) as client,
-    ):
+@pytest.mark.parametrize("stored_nothing_before", [False, True])
+async def test_a_repeat_that_is_refused_says_nothing_of_the_try_whose_answer_was_lost(
+    code: int, detail: str, stored_nothing_before: bool
+) -> None:
+    """Nor does a try that stored nothing, before the lost one, say anything of it."""
+    refused = errors.error_for(code, "not now", detail, retryable=True)
+    too_old = errors.error_for(502, "too old", "REQUEST_TOO_OLD", retryable=True)
+    answers: list[Any] = [too_old, lost()] if stored_nothing_before else [lost()]
+    script = Script(enqueueJobs=lambda _: answers.pop(0) if answers else refused, getServerInfo=lambda _: INFO)
+    async with AsyncClient("a", connect=script.connect, timeout_ms=100) as client:
         with pytest.raises(errors.ConnectionLost):
             await client.enqueue("q", [b"x"])
 
@@ -96,87 +186,6 @@ async def test_a_try_that_stored_nothing_does_not_hide_a_later_one_that_may_have
 def test_a_refusal_that_did_nothing_has_its_class(code: int, detail: str, kind: type[errors.PinLaterError]) -> None:
     error = errors.error_for(code, "not now", detail, retryable=True)
     assert (type(error), error.code, error.detail) == (kind, code, detail)
-
-
-# --- decisions ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("resend", Resend)
-def test_a_call_that_took_no_effect_is_always_repeated(resend: Resend) -> None:
-    assert decide(resend, errors.ServerUnreachable(""), 1, 3) is Again.AS_IT_WAS
-    assert decide(resend, errors.WorldError("", detail="DRAINING"), 1, 3) is Again.AS_IT_WAS
-    assert decide(resend, errors.ServerUnreachable(""), 4, 3) is Again.NO
-
-
-@pytest.mark.parametrize("error", [errors.ConnectionLost(""), errors.DeadlineExceeded(""), errors.NoHealthyShards("")])
-def test_a_call_that_may_have_taken_effect_is_repeated_only_where_that_is_safe(error: errors.PinLaterError) -> None:
-    assert decide(Resend.NEVER, error, 1, 3) is Again.NO
-    assert decide(Resend.SAFE, error, 1, 3) is Again.AS_A_REPEAT
-    assert decide(Resend.KEYED, error, 1, 3) is Again.AS_A_REPEAT
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        errors.QueueNotFound(""),
-        errors.EnqueueRejected(""),
-        errors.QueueFull(""),
-        errors.StoreFull(""),
-        errors.DequeueRateLimited(""),
-        errors.TooManyWaiting(""),
-        errors.ShardRefused("raise max_allowed_packet", retryable=False),
-    ],
-)
-@pytest.mark.parametrize("resend", Resend)
-def test_a_refusal_is_the_callers_to_handle(resend: Resend, error: errors.PinLaterError) -> None:
-    assert decide(resend, error, 1, 3, all_or_nothing=True) is Again.NO
-
-
-@pytest.mark.parametrize(
-    "error",
-    [errors.NoHealthyShards(), errors.ShardConnectionFailed(""), errors.ShardRefused(""), errors.RequestTooOld()],
-)
-@pytest.mark.parametrize("resend", Resend)
-def test_a_call_that_a_shard_refused_as_a_whole_took_no_effect(resend: Resend, error: errors.PinLaterError) -> None:
-    assert decide(resend, error, 1, 3, all_or_nothing=True) is Again.AS_IT_WAS
-    in_parts = Again.NO if resend is Resend.NEVER else Again.AS_A_REPEAT
-    assert decide(resend, error, 1, 3, all_or_nothing=False) is in_parts
-    assert passes_by_waiting(error)
-
-
-def test_an_unknown_outcome_is_repeated_a_bounded_number_of_times() -> None:
-    unknown = errors.OutcomeUnknown("")
-    assert decide(Resend.NEVER, unknown, 1, 3, all_or_nothing=True) is Again.NO
-    assert decide(Resend.KEYED, unknown, 1, 3, all_or_nothing=True) is Again.AS_A_REPEAT
-    assert not passes_by_waiting(unknown)
-
-
-@pytest.mark.parametrize(
-    ("call", "all_or_nothing"),
-    [
-        (_calls.enqueue("q", [b"x", b"y"], None, repeat=False), True),
-        (_calls.enqueue("q", [Job(b"x", unique=UniqueKey(key)) for key in "ab"], None, repeat=False), False),
-        (_calls.dequeue("q", 1, wait_ms=0, acks=None, dry_run=False, coverage=1.0), True),
-        (_calls.dequeue("q", 1, wait_ms=0, acks=AckBatch("q", [Ack("a")]), dry_run=False, coverage=1.0), False),
-        (_calls.acknowledge("q", [Ack("a")], per_item_errors=False), True),
-        (_calls.acknowledge("q", [Ack("a"), Ack("b")], per_item_errors=False), False),
-        (_calls.release("q", [Claim("a", "t")], 0, per_item_errors=False), True),
-        (_calls.delete_queue("q", "secret"), False),
-        (_calls.delete_jobs("q", JobState.FAILED, priority=1, regex=None, limit=1), False),
-    ],
-)
-def test_a_shards_refusal_of_a_call_to_one_shard_is_one_of_the_whole_call(
-    call: ClientCall[Any], all_or_nothing: bool
-) -> None:
-    assert call.all_or_nothing is all_or_nothing
-
-
-def test_pauses_grow_are_spread_and_honour_a_hint_where_there_is_no_other_server() -> None:
-    assert pause_s(1, None, other_servers=True, spread=0.5) == 0
-    pauses = [pause_s(failures, None, other_servers=False, spread=0.0) for failures in (1, 2, 3, 9, 1000)]
-    assert pauses == sorted(pauses)
-    assert pauses[-1] <= 2
-    assert pause_s(2, None, other_servers=True, spread=0.9) > pause_s(2, None, other_servers=True, spread=0.0)
-    assert pause_s(1, 1500, other_servers=False, spread=0.0) == 1.5
-    assert pause_s(1, 1500, other_servers=False, spread=0.9) > 1.5
 
 
 # --- enqueues -----------------------------------------------------------------------------------------------------------
@@ -276,21 +285,9 @@ async def test_retries_are_bounded_and_can_be_switched_off() -> None:
             assert len(server.called("getJobCount")) == 1 + retries
 
 
-async def test_a_refused_shard_is_asked_for_again_only_where_that_is_safe() -> None:
-    refusal = t.PinLaterException(502, "a shard is away", detail="SHARD_UNREACHABLE", retryable=True)
-    async with (
-        FakeServer(getJobCount=Answers(refusal, 5), deleteJobs=Answers(refusal, 5)) as server,
-        AsyncClient(server.address) as client,
-    ):
-        assert await client.count("q") == 5
-        with pytest.raises(errors.ShardConnectionFailed):
-            await client.delete_jobs("q", JobState.FAILED, priority=1)
-
-
 # --- a key's life -------------------------------------------------------------------------------------------------------
 def test_no_repeat_is_made_after_the_time_in_which_a_key_is_sure_to_be_known() -> None:
-    assert REPEATED_WITHIN_MS < REQUEST_KEY_KEPT_MS
-    assert repeats_end_at(100.0) == 100.0 + REPEATED_WITHIN_MS / 1000
+    assert request_keys.REPEATED_WITHIN_MS < request_keys.REQUEST_KEY_KEPT_MS
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -298,7 +295,7 @@ async def test_an_enqueue_whose_answer_is_lost_late_is_not_sent_again(
     sync: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its key may be forgotten, and then it would be stored twice: the caller learns that the outcome is unknown."""
-    monkeypatch.setattr(_retries, "_REPEATED_WITHIN_S", 0.2)
+    monkeypatch.setattr(request_keys, "REPEATED_WITHIN_MS", 200)
 
     async def hang_up_late(_: Any) -> Any:
         loop, late = asyncio.get_running_loop(), asyncio.Event()
@@ -315,7 +312,7 @@ async def test_an_enqueue_whose_answer_is_lost_late_is_not_sent_again(
 @pytest.mark.parametrize("sync", [False, True])
 async def test_no_server_gets_an_enqueue_again_after_its_keys_life(sync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client tries the others in time, and then gives up, however much of its time-out is left."""
-    monkeypatch.setattr(_retries, "_REPEATED_WITHIN_S", 0.4)
+    monkeypatch.setattr(request_keys, "REPEATED_WITHIN_MS", 400)
 
     async def hang(_: Any) -> Any:
         await asyncio.Event().wait()
@@ -338,11 +335,3 @@ async def enqueue_with(sync: bool, servers: list[str]) -> None:
         return
     with Client(servers, timeout_ms=260_000) as blocking:
         await asyncio.to_thread(blocking.enqueue, "q", [b"x"])
-
-
-async def test_an_enqueue_is_sent_to_another_server_while_its_key_is_sure_to_be_known() -> None:
-    """With a long time-out, too: half of that would be beyond the key's life."""
-    engine = AsyncClient(["a:1", "b:1"], timeout_ms=260_000)._new_engine()
-    call = _calls.enqueue("q", [b"x"], "key", repeat=False)
-    deadline, limit = engine.deadlines(call)
-    assert limit < deadline - 260 + REPEATED_WITHIN_MS / 1000

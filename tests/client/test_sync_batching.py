@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,16 +21,15 @@ from pinlater.client import Client, EnqueueBatcher, Job, Placed, errors
 from pinlater.testing import RealServer
 from tests import structs as t
 from tests.client.fake_server import FakeServer
-from tests.client.test_batching import BAD_JOBS, INFO, Spoilt, sizes, storing
+from tests.client.test_batching import BAD_JOBS, INFO, Name, Spoilt, sizes, storing
 
 
 @contextmanager
-def batching(server: FakeServer, **options: Any) -> Iterator[EnqueueBatcher]:
+def batching(server: FakeServer, client: Client | None = None, **options: Any) -> Iterator[EnqueueBatcher]:
     """A batcher whose leaving does not wait: the fake server answers on the test's own loop."""
-    client = Client(server.address)
-    batcher = EnqueueBatcher(client, **options)
+    client = client or Client(server.address)
     try:
-        yield batcher
+        yield EnqueueBatcher(client, **options)
     finally:
         client.close()
 
@@ -64,7 +65,6 @@ async def test_threads_share_it() -> None:
             calls = [loop.run_in_executor(threads, batcher.enqueue, f"q{n % 2}", b"%d" % n) for n in range(400)]
             async with asyncio.timeout(30):
                 placed = await asyncio.gather(*calls)
-            assert (batcher._waiting.count, batcher._senders, batcher._open) == (0, {}, set())
     assert [one.descriptor.partition(":")[0] for one in placed] == [str(n) for n in range(400)]
     assert sum(sizes(server)) == 400
 
@@ -169,30 +169,43 @@ async def test_flush_and_close_wait_for_what_was_handed_in_before() -> None:
 async def test_a_closed_client_fails_all_submitted_jobs() -> None:
     never = asyncio.Event()
     async with FakeServer(enqueueJobs=storing(gate=never), getServerInfo=lambda _: INFO) as server:
-        with batching(server, in_flight_max=1) as batcher:
+        client = Client(server.address)
+        with batching(server, client, in_flight_max=1) as batcher:
             submitted = [batcher.submit("q", b"%d" % n) for n in range(5)]
             await asked(server)
-            await asyncio.to_thread(batcher._client.close)
+            await asyncio.to_thread(client.close)
             answers = await answers_to(submitted)
             assert all(isinstance(answer, errors.PinLaterError) for answer in answers)
             await asyncio.to_thread(batcher.flush)
 
 
-async def test_an_interrupted_submit_leaves_no_open_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+class InterruptedOnce(Client):
+    """Ctrl-C meets its first `submit`."""
+
+    interrupted = False
+
+    def submit(self, call: Any) -> Any:
+        if self.interrupted:
+            return super().submit(call)
+        self.interrupted = True
+        raise KeyboardInterrupt
+
+
+async def test_after_an_interrupted_submit_the_next_job_is_stored_and_nothing_is_left() -> None:
     async with FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server:
-        with batching(server) as batcher:
-            client, submit = batcher._client, batcher._client.submit
-
-            def interrupted(call: Any) -> Any:
-                monkeypatch.setattr(client, "submit", submit)
-                raise KeyboardInterrupt
-
-            monkeypatch.setattr(client, "submit", interrupted)
+        with batching(server, InterruptedOnce(server.address)) as batcher:
+            queue = Name("q")
+            held = weakref.ref(queue)
             with pytest.raises(KeyboardInterrupt):
-                batcher.submit("q", b"x")
-            assert (batcher._senders, batcher._open) == ({}, set())
-            (placed,) = await answers_to([batcher.submit("q", b"y")])
-    assert placed.descriptor.startswith("y:")
+                batcher.submit(queue, b"x")
+            (placed,) = await answers_to([batcher.submit(queue, b"y")])
+            assert placed.descriptor.startswith("y:")
+            del queue
+            server.calls.clear()
+            async with asyncio.timeout(30):
+                while held() is not None:
+                    await asyncio.sleep(0.001)
+                    gc.collect()
 
 
 @pytest.fixture(scope="module")

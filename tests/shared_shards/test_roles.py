@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.client import Ack, Client, _calls
+from pinlater.client import Ack, Client, _service_calls
 from pinlater.domain.slices import SLICES
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.databases.redis import RedisServer
@@ -67,8 +67,8 @@ def test_enqueues_and_claims_go_on_at_servers_for_enqueues_while_all_others_stan
 def test_a_server_for_enqueues_names_no_owners_to_clients(start: Start) -> None:
     enqueues, dequeues = start("enqueue"), start("dequeue")
     with Client(enqueues.address) as at_enqueues, Client(dequeues.address) as at_dequeues:
-        assert not at_enqueues.carry_out(_calls.queue_owners()).servers
-        until(lambda: len(at_dequeues.carry_out(_calls.queue_owners()).servers) == 1)
+        assert not at_enqueues.carry_out(_service_calls.queue_owners()).servers
+        until(lambda: len(at_dequeues.carry_out(_service_calls.queue_owners()).servers) == 1)
 
 
 def test_a_client_with_both_lists_enqueues_without_an_error_whichever_kind_of_server_is_down(start: Start) -> None:

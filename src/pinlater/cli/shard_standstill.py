@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pinlater.cli.shard_queries import Seen, find_live_jobs
-from pinlater.client._parsing import job_info
+from pinlater.client._search_calls import job_info
 from pinlater.client.jobs import JobInfo
 from pinlater.client.waiting import QueueFacts, known_to_store
 from pinlater.domain.clock import Clock, SystemClock

@@ -1,12 +1,12 @@
 """A call of a server as a value: the method, its arguments in the wire's types, and how to read its answer.
 
-`_calls.py` makes one for each method.
+`_job_calls.py`, `_search_calls.py` and `_service_calls.py` make one for each method.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -23,6 +23,8 @@ from pinlater.domain.errors import adding
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
 
 T = TypeVar("T")
+V = TypeVar("V")
+E = TypeVar("E", bound=BaseException)
 
 # What the client calls a method, where that is more than another spelling of the protocol's name.
 _CLIENT_NAMES = {
@@ -132,3 +134,38 @@ def client_name(method: str) -> str:
 def on_queue(name: str, queue: str) -> str:
     """A call of the client's method `name`, as messages show it."""
     return f"{name} on queue {queue}" if queue else name
+
+
+def nothing(_: object) -> None:
+    """Reads the answer of a method that returns nothing."""
+
+
+def same(answer: Any) -> Any:
+    """Reads an answer that is the call's value."""
+    return answer
+
+
+def value_of(kind: type[V], struct: Any, **more: Any) -> V:
+    """A value with the fields of an answer's struct that have the same names, and with `more`. What the server has not sent has the value's
+    default."""
+    fields: Any = kind
+    found = {name: getattr(struct, name) for name in fields._fields if name not in more}
+    given = {name: value for name, value in found.items() if value is not None or name not in fields._field_defaults}
+    return kind(**given, **more)
+
+
+def values_of(kind: type[V], structs: Iterable[Any] | None) -> list[V]:
+    """`value_of` each struct; none if the server has sent no list."""
+    return [value_of(kind, struct) for struct in structs or ()]
+
+
+def short(error: E) -> E:
+    """The same error, and the same causes, without the frames that they have come through so far: those of the client say nothing of the
+    caller's code."""
+    link: BaseException | None = error
+    for _ in range(10):  # a chain of causes may be a circle
+        if link is None:
+            break
+        link.__traceback__ = None
+        link = link.__cause__
+    return error

@@ -13,19 +13,19 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pinlater.client import _connection
 from pinlater.client._client_call import ClientCall
 from pinlater.client._connection import unreachable
-from pinlater.client._owners import KnownOwners
-from pinlater.client._retries import ends_connection, is_lost, is_unsent
-from pinlater.client._servers import ServerAddress, ServerChoice
-from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
+from pinlater.client._engine import Engine
+from pinlater.client._servers import ServerAddress
+from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, context_of, error_in, types, wrong_argument
 from pinlater.client._tls import TlsSource
-from pinlater.client._token import TokenSource
-from pinlater.client.errors import ClientClosed, ConnectionLost, DeadlineExceeded, PinLaterError, ServerUnreachable
+from pinlater.client.errors import ClientClosed, ConnectionLost, PinLaterError, ServerUnreachable
 from pinlater.tls.reasons import is_refusal
+from pinlater.wire.codec import encode_call
+from pinlater.wire.framing import LENGTH_BYTES, read_length
 
 T = TypeVar("T")
 _CONNECTIONS_MAX = 64
@@ -38,18 +38,29 @@ _SEQUENCE_MAX = 2**31 - 1
 _SHORTEST_S = 0.001
 
 
-class Dial(NamedTuple):
+class Dial:
     """How connections are made."""
 
-    timeout_s: float
-    max_frame_bytes: int
-    tls: TlsSource | None = None
+    __slots__ = ("max_frame_bytes", "timeout_s", "tls")
+
+    def __init__(self, timeout_s: float, max_frame_bytes: int, tls: TlsSource | None = None) -> None:
+        self.timeout_s, self.max_frame_bytes, self.tls = timeout_s, max_frame_bytes, tls
 
 
 class DirectConnection:
     """A connection, for one call at a time."""
 
-    __slots__ = ("_decoder", "_frames", "_quiet", "_sequence", "_socket", "_tls", "address", "leave_at", "renewals")
+    __slots__ = (
+        "_decoder",
+        "_frames",
+        "_quiet",
+        "_sequence",
+        "_socket",
+        "_tls",
+        "address",
+        "leave_at",
+        "renewals",
+    )
 
     def __init__(self, address: ServerAddress, dial: Dial, until: float) -> None:
         """Raises ServerUnreachable."""
@@ -91,43 +102,55 @@ class DirectConnection:
     def ask(
         self,
         method: str,
-        source: str,
+        context: types.RequestContext,
         args: tuple[Any, ...],
         until: float,
         meanwhile: Callable[[], None] | None,
-        token: str = "",
     ) -> Any:
         """The answer, an exception if that is what came. Raises ConnectionLost, and TimeoutError at `until`.
 
         `meanwhile` is called once the request is sent.
         """
-        self._sequence = self._sequence % _SEQUENCE_MAX + 1
-        frame = encode_request(method, self._sequence, source, args, token)
+        sequence = self._sequence = self._sequence % _SEQUENCE_MAX + 1
         try:
-            self._socket.settimeout(max(_SHORTEST_S, until - time.monotonic()))
-            self._socket.sendall(frame)
+            frame = encode_call(method, sequence, context, *args)
+        except WireError as error:
+            raise wrong_argument(method, args, error) from None
+        connection, monotonic = self._socket, time.monotonic
+        try:
+            connection.settimeout(max(_SHORTEST_S, until - monotonic()))
+            connection.sendall(frame)
             if meanwhile is not None:
                 meanwhile()
-            while True:
-                self._socket.settimeout(max(_SHORTEST_S, until - time.monotonic()))
-                data = self._socket.recv(_READ_BYTES)
-                if not data:
-                    raise ConnectionResetError("closed by the server")
-                frames, error = self._frames.take_while_good(data)
-                if error is not None:
-                    raise error
-                if frames:
-                    break
-            sequence, answer = self._decoder.decode(frames[0], method)
-            if sequence != self._sequence or len(frames) > 1:
-                raise WireError(f"answer {sequence} came where {self._sequence} was due")
-            return answer  # noqa: TRY300 - what decodes it may raise, too
+            connection.settimeout(max(_SHORTEST_S, until - monotonic()))
+            data = connection.recv(_READ_BYTES)
+            # Mostly it comes as a whole.
+            is_whole = len(data) > LENGTH_BYTES and read_length(data)[0] == len(data) - LENGTH_BYTES
+            whole = data[LENGTH_BYTES:] if is_whole and not self._frames.partial else self._rest_of(data, until)
+            reply = self._decoder.reply(whole)
+            if reply.seqid != sequence:
+                raise WireError(f"answer {reply.seqid} came where {sequence} was due")
+            if reply.exception is None and reply.application_error is None:
+                return reply.value
+            return error_in(reply, method)
         except TimeoutError:
             raise
         except (OSError, WireError) as error:
             if self._tls is not None and is_refusal(error):  # so the call was not carried out
                 raise self._tls.unreachable(self.address, error) from error
             raise ConnectionLost(f"Connection to {self.address} lost before the answer came") from error
+
+    def _rest_of(self, data: bytes, until: float) -> bytes:
+        """The answer that begins with `data`."""
+        while data:
+            answers = self._frames.feed(data)
+            if len(answers) > 1:
+                raise WireError("an answer came that no call asked for")
+            if answers:
+                return answers[0]
+            self._socket.settimeout(max(_SHORTEST_S, until - time.monotonic()))
+            data = self._socket.recv(_READ_BYTES)
+        raise ConnectionResetError("closed by the server")
 
     def hang_up(self) -> None:
         """Ends the call under way with ConnectionLost. From another thread."""
@@ -162,21 +185,12 @@ class AllTaken(Exception):
 class Direct:
     """The connections of one client. Everything may be called from any thread."""
 
-    def __init__(
-        self,
-        servers: ServerChoice,
-        source: str,
-        dial: Dial,
-        monotonic: Callable[[], float],
-        token: TokenSource,
-        owners: KnownOwners | None = None,
-    ) -> None:
-        self._servers = servers
-        self._owners = owners
-        self._source = source
+    def __init__(self, engine: Engine, dial: Dial) -> None:
+        self._engine = engine
+        self._servers = engine.servers
         self._dial = dial
-        self._token = token
-        self._monotonic = monotonic
+        token = engine.token()
+        self._context = token, context_of(engine.name, token)
         self._lock = threading.RLock()  # a signal's handler may make calls of its own
         self._idle: list[DirectConnection] = []
         self._open: set[DirectConnection] = set()
@@ -190,38 +204,33 @@ class Direct:
 
         `meanwhile` is called once the request is sent, while the server works on it.
         """
-        owner = None if self._owners is None else self._owners.route(call)
-        line = self._take(until, owner)
+        engine = self._engine
+        line = self._take(until, None if engine.owners is None else engine.owners.route(call))
         good = False
         try:
-            answer = line.ask(call.method, self._source, call.args, until, meanwhile, self._token())
+            token, context = self._context
+            if (now := engine.token()) is not token:
+                context = context_of(engine.name, now)
+                self._context = now, context
+            answer = line.ask(call.method, context, call.args, until, meanwhile)
             good = True
             if isinstance(answer, Exception):
                 raise answer
-            self._servers.worked(line.address)
+            if line.address in self._servers.failures:
+                self._servers.worked(line.address)
             return call.read(answer)
         except TimeoutError as error:
-            self._failed(line.address)
-            late = DeadlineExceeded(f"No answer to {call.shown} from {line.address} in time")
-            raise call.explained(late) from error
+            raise engine.no_answer(call, line.address) from error
         except PinLaterError as error:
-            unreachable_now = is_unsent(error) or is_lost(error)
-            good = not (unreachable_now or ends_connection(error))
-            if unreachable_now:
-                self._failed(line.address)
-            explained = call.explained(error)
+            explained, good = engine.after_failure(call, line.address, error)
             if explained is not error:
                 raise explained from None
             raise
         finally:
             self._give_back(line, good=good)
 
-    def _failed(self, address: ServerAddress) -> None:
-        self._servers.failed(address)
-        if self._owners is not None:
-            self._owners.failed(address)
-
     def _take(self, until: float, owner: ServerAddress | None) -> DirectConnection:
+        engine = self._engine
         with self._lock:
             if self._taken >= _CONNECTIONS_MAX:
                 raise AllTaken
@@ -238,16 +247,18 @@ class Direct:
                     continue
                 if line is None:
                     return self._connect(until)
-                if line.renewals == self._renewals and self._monotonic() < line.leave_at:
-                    owners, address = self._owners, line.address
-                    is_known = self._servers.is_listed(address) or (owners is not None and owners.has_reached(address))
-                    if is_known and line.usable():
-                        return line
+                is_current = line.renewals == self._renewals and engine.monotonic() < line.leave_at
+                if is_current and (engine.is_fixed or self._is_known(line.address)) and line.usable():
+                    return line
                 self._drop(line)
         except BaseException:
             with self._lock:
                 self._taken -= 1
             raise
+
+    def _is_known(self, address: ServerAddress) -> bool:
+        owners = self._engine.owners
+        return self._servers.is_listed(address) or (owners is not None and owners.has_reached(address))
 
     def _take_idle(self, owner: ServerAddress) -> DirectConnection | None:
         """The newest to the owner."""
@@ -259,18 +270,17 @@ class Direct:
     def _connect_to_owner(self, address: ServerAddress, until: float) -> DirectConnection | None:
         with self._lock:
             renewals = self._renewals
-        quick = self._dial._replace(timeout_s=min(self._dial.timeout_s, _OWNER_CONNECT_S))
         try:
-            line = DirectConnection(address, quick, until)
+            line = DirectConnection(address, self._dial, min(until, time.monotonic() + _OWNER_CONNECT_S))
         except ServerUnreachable:
-            self._failed(address)
+            self._engine.failed(address)
             return None
-        line.renewals = renewals
-        line.leave_at = self._monotonic() + self._servers.stay_s(address, 0)
-        return self._opened(line)
+        return self._opened(line, renewals, 0)
 
-    def _opened(self, line: DirectConnection) -> DirectConnection | None:
-        """The connection, unless the client is closed."""
+    def _opened(self, line: DirectConnection, renewals: int, start: int) -> DirectConnection | None:
+        """The connection, unless the client is closed. `renewals` there were as it was begun; `start`: as for `stay_s`."""
+        line.renewals = renewals
+        line.leave_at = self._engine.monotonic() + self._servers.stay_s(line.address, start)
         with self._lock:
             if not self._closed:
                 self._open.add(line)
@@ -293,9 +303,7 @@ class Direct:
                 self._servers.failed(address)
                 failure = error
                 continue
-            line.renewals = renewals
-            line.leave_at = self._monotonic() + self._servers.stay_s(address, start)
-            if self._opened(line) is not None:
+            if self._opened(line, renewals, start) is not None:
                 return line
         if failure is not None and not self._closed:
             raise self._servers.none_reached(failure) from failure.__cause__

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from pinlater.client import _calls
+from pinlater.client import _service_calls
 from pinlater.client._connection import Link
 from pinlater.client._owner_table import owner_table
 from pinlater.client._owners import KnownOwners
@@ -68,7 +68,7 @@ class OwnerConnections:
             _log.debug("the owners of queues are not known: %s", error)
 
     async def _ask(self) -> None:
-        call = _calls.queue_owners()
+        call = _service_calls.queue_owners()
         link: Link | None = None
         try:
             async with asyncio.timeout(_PROBE_S):
@@ -95,7 +95,7 @@ class OwnerConnections:
             self._owners.learned(owner_table(answer))
 
     async def _reach(self, address: ServerAddress) -> None:
-        call = _calls.server_info()
+        call = _service_calls.server_info()
         link: Link | None = None
         kept = False
         try:

@@ -7,15 +7,15 @@ owner's id, so neither a wrong address nor another cluster behind it gets a call
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
-from pinlater.client._affinity import Affinity
 from pinlater.client._client_call import ClientCall
 from pinlater.client._owner_table import NO_SERVER, OwnerTable, aim_of
 from pinlater.client._servers import ServerAddress, ServerSource, parse_address
 
+T = TypeVar("T")
 # A client that makes fewer calls asks nothing.
 _CALLS_FIRST = 5
 _ASK_AGAIN_S = 20.0
@@ -30,6 +30,32 @@ _FORGIVEN_AFTER_S = 120.0
 SERVERS_MAX = 16
 # Of the dequeues that carry acks, one in this number does not go to the owner of the acked jobs, but where others go.
 _TURN = 8
+# A large request is not worth staying for: its call is full by itself.
+AFFINITY_JOBS = 128
+# A slow server or shard gets no more calls of a client than it answers in this time.
+_AFFINITY_S = 1.0
+
+
+class Affinity(threading.local):
+    """Chooses for each thread of a client with which of several servers its calls stay for a while: at random in the long run.
+
+    A server stores or claims with one call of its store what has arrived together: mostly the next calls of those whose last calls it has
+    answered together. Threads use several servers at a time, and each needs one connection. The calls of one event loop share one.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._number = 0
+        self._jobs_left = 0
+        self._ends_s = 0.0
+
+    def choose(self, choices: Sequence[T], jobs: int, now_s: float) -> T:
+        """The place of a call about this number of jobs: among the same choices that of the call before, until it is time for another."""
+        if self._jobs_left <= 0 or now_s >= self._ends_s:
+            self._number = self._random.getrandbits(32)
+            self._jobs_left, self._ends_s = AFFINITY_JOBS, now_s + _AFFINITY_S
+        self._jobs_left -= jobs
+        return choices[self._number % len(choices)]
 
 
 class _Failures:

@@ -27,10 +27,9 @@ from pinlater.client.errors import (
     ShardRefused,
     TooManyWaiting,
 )
-from pinlater.domain.request_keys import REPEATED_WITHIN_MS
+from pinlater.domain import request_keys
 
 _PAUSE_FIRST_S, _PAUSE_MAX_S, _HINT_MAX_S = 0.05, 1.0, 2.0
-_REPEATED_WITHIN_S = REPEATED_WITHIN_MS / 1000
 _CONNECTION_ENDS = frozenset({"TOO_MANY_CONNECTIONS", "CONNECTION_QUOTA_EXCEEDED"})
 _NOTHING_DONE = frozenset(
     {NoHealthyShards.detail, ShardConnectionFailed.detail, ShardRefused.detail, RequestTooOld.detail}
@@ -122,7 +121,7 @@ def passes_by_waiting(error: PinLaterError) -> bool:
 
 def repeats_end_at(began_at: float) -> float:
     """Until when an enqueue that began at `began_at` (seconds) may be repeated: its key must not be forgotten before that is done."""
-    return began_at + _REPEATED_WITHIN_S
+    return began_at + request_keys.REPEATED_WITHIN_MS / 1000
 
 
 def give_up_at(now: float, end: float) -> float:

@@ -254,7 +254,7 @@ class ServerChoice:
         self._lock = threading.RLock()  # a signal's handler may make calls of its own
         self._listed: tuple[ServerAddress, ...] = ()
         self._order: list[ServerAddress] = []
-        self._failures: dict[ServerAddress, int] = {}
+        self.failures: dict[ServerAddress, int] = {}  # of servers that have not answered since
         self._away_until: dict[ServerAddress, float] = {}
         self._round: tuple[float, str] | None = None
 
@@ -286,7 +286,7 @@ class ServerChoice:
             now = self._monotonic()
             if address not in self._listed or self._away_until.get(address, now) > now:
                 return
-            failures = self._failures[address] = self._failures.get(address, 0) + 1
+            failures = self.failures[address] = self.failures.get(address, 0) + 1
             away_s = min(_AWAY_MAX_S, _AWAY_FIRST_S * 2 ** min(failures - 1, 10))
             self._away_until[address] = now + away_s
 
@@ -311,9 +311,9 @@ class ServerChoice:
 
     def worked(self, address: ServerAddress) -> None:
         """`address` answered."""
-        if address in self._failures:
+        if address in self.failures:
             with self._lock:
-                self._failures.pop(address, None)
+                self.failures.pop(address, None)
                 self._away_until.pop(address, None)
 
     def _present(self) -> list[ServerAddress]:
@@ -321,6 +321,6 @@ class ServerChoice:
         if listed is not self._listed:
             self._listed = listed
             self._order = self._random.sample(listed, len(listed))
-            self._failures = {address: count for address, count in self._failures.items() if address in listed}
+            self.failures = {address: count for address, count in self.failures.items() if address in listed}
             self._away_until = {address: until for address, until in self._away_until.items() if address in listed}
         return self._order

@@ -20,21 +20,31 @@ from pinlater.wire.methods import METHODS_BY_NAME
 __all__ = ["AnswerDecoder", "FrameReader", "WireError", "check_encodable", "encode_request", "types"]
 
 
-def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...], token: str = "") -> bytes:
-    """A framed call; an empty `token` is not sent. Raises WrongType or InvalidArgument, which name method and argument, for a
-    value of the wrong type or out of its range."""
-    known = METHODS_BY_NAME[method]
-    named = dict(zip(known.argument_names, args, strict=True))
+def context_of(source: str, token: str) -> types.RequestContext:
+    """What a call says of its caller. An empty `token` is not sent."""
     context = types.RequestContext(source=source, auth_token=token or types.NOT_SENT)
     if isinstance(token, TokenForCaller):
         context.source = token.source_of(source)
         context.on_behalf_of, context.caller_address = token.user or None, token.address or None
+    return context
+
+
+def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...], token: str = "") -> bytes:
+    """A framed call. Raises WrongType or InvalidArgument, which name method and argument, for a value of the wrong type or out of its
+    range."""
     try:
-        return encode_call(method, sequence, context=context, **named)
+        return encode_call(method, sequence, context_of(source, token), *args)
     except WireError as error:
-        wrong = wrong_value(known.arguments.cls(**named), known.arguments.spec)
-        kind = InvalidArgument if wrong is None else type(wrong)
-        raise kind(f"{client_name(method)}: {wrong or error.message}") from None
+        raise wrong_argument(method, args, error) from None
+
+
+def wrong_argument(method: str, args: tuple[Any, ...], error: WireError) -> InvalidArgument:
+    """Why a call can't be encoded: names method and argument."""
+    arguments = METHODS_BY_NAME[method].arguments
+    # The context is no argument of the caller's.
+    wrong = wrong_value(arguments.cls(None, *args), arguments.spec)
+    kind = InvalidArgument if wrong is None else type(wrong)
+    return kind(f"{client_name(method)}: {wrong or error.message}")
 
 
 def check_encodable(value: Any, name: str) -> None:
@@ -45,27 +55,30 @@ def check_encodable(value: Any, name: str) -> None:
         raise wrong_value(value, types.SPECS[type(value)], name) or InvalidArgument(f"{name} {error.message}") from None
 
 
-class AnswerDecoder:
+class AnswerDecoder(Decoder):
     """Decodes answers, up to a bound on their size."""
 
+    __slots__ = ()
+
     def __init__(self, max_frame_bytes: int) -> None:
-        self._decoder = Decoder(WireLimits(max_frame_bytes=max_frame_bytes, max_container_items=1_000_000))
+        super().__init__(WireLimits(max_frame_bytes=max_frame_bytes, max_container_items=1_000_000))
 
     def decode(self, frame: bytes, method: str) -> tuple[int, Any]:
         """The sequence id, and the value or the exception that came. Raises WireError for what is no answer."""
-        reply = self._decoder.reply(frame)
-        if reply.application_error is not None:
-            return reply.seqid, _application_error(reply, method)
-        if reply.exception is not None:
-            refused = reply.exception
-            return reply.seqid, error_for(
-                refused.error_code,
-                refused.message,
-                refused.detail or "",
-                refused.retryable,
-                refused.retry_after_ms,
-            )
-        return reply.seqid, reply.value
+        reply = self.reply(frame)
+        return reply.seqid, error_in(reply, method) or reply.value
+
+
+def error_in(reply: Reply, method: str) -> PinLaterError | None:
+    """The exception that came as the answer to a call of `method`."""
+    if reply.application_error is not None:
+        return _application_error(reply, method)
+    refused = reply.exception
+    if refused is None:
+        return None
+    return error_for(
+        refused.error_code, refused.message, refused.detail or "", refused.retryable, refused.retry_after_ms
+    )
 
 
 def _application_error(reply: Reply, method: str) -> PinLaterError:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.client import _calls, values
+from pinlater.client import _job_calls, _search_calls, _service_calls, values
+from pinlater.client._base_async import AsyncClientBase
 from pinlater.client._changed_before import ChangedBefore
-from pinlater.client._client_base import AsyncClientBase
 from pinlater.client._client_call import on_queue
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
@@ -47,51 +47,51 @@ class AsyncClient(AsyncClientBase):
     async def create_queue(self, name: str, *, ordered: bool = False) -> None:
         """Makes the queue; if it exists already nothing happens. `ordered`: its jobs run one after the other, whatever their tasks. Raises
         `InvalidArgument` if it exists and is not ordered."""
-        await self._run(_calls.create_queue(name, ordered=ordered))
+        await self._run(_service_calls.create_queue(name, ordered=ordered))
 
     async def ensure_queue(self, name: str) -> None:
         """Makes the queue of a task, as tasks and workers do by themselves; if it exists already nothing happens.
 
         Raises QueueNotFound if the server forbids it (the setting `jobs.auto_create`), or if the queue was deleted within the last day.
         """
-        await self._run(_calls.ensure_queue(name))
+        await self._run(_service_calls.ensure_queue(name))
 
     async def delete_queue(self, name: str, password: str) -> None:
         """Removes the queue with all its jobs; needs the server's admin password."""
-        await self._run(_calls.delete_queue(name, password))
+        await self._run(_service_calls.delete_queue(name, password))
 
     async def queue_names(self) -> list[str]:
         """All queues, by name."""
-        return await self._run(_calls.queue_names())
+        return await self._run(_service_calls.queue_names())
 
     async def configure_queue(self, queue: str, config: QueueConfig) -> None:
         """Replaces all of the queue's settings; None leaves one to the server."""
-        await self._run(_calls.configure_queue(queue, config))
+        await self._run(_service_calls.configure_queue(queue, config))
 
     async def queue_config(self, queue: str) -> values.QueueInfo:
         """The queue's settings."""
-        return await self._run(_calls.queue_config(queue))
+        return await self._run(_service_calls.queue_config(queue))
 
     async def settings_in_force(self, queue: str) -> values.SettingsInForce:
         """The queue's settings as they hold on the server that answers, the server's own among them, and where each comes from."""
-        return await self._run(_calls.settings_in_force(queue))
+        return await self._run(_service_calls.settings_in_force(queue))
 
     async def waiting_dequeues(self) -> list[values.WaitingDequeues]:
         """The dequeues that wait for jobs on the server that answers, by queue and source."""
-        return await self._run(_calls.waiting_dequeues())
+        return await self._run(_service_calls.waiting_dequeues())
 
     async def workers(self, *, everywhere: bool = False) -> list[values.ServerWorkers]:
         """The workers that the server which answers heard in the last 15 minutes, and what became of their claims there. With `everywhere`,
         it asks the other servers of its shards, too: one item for each that answered."""
-        return await self._run(_calls.workers(everywhere=everywhere))
+        return await self._run(_service_calls.workers(everywhere=everywhere))
 
     async def explain_job(self, queue: str, descriptor: str) -> values.JobExplanation:
         """Why a job waits, as the server that answers knows it: `reasons()` of the answer tells it."""
-        return await self._run(_calls.explain_job(queue, descriptor))
+        return await self._run(_search_calls.explain_job(queue, descriptor))
 
     async def cluster(self) -> values.ClusterStatus:
         """Which servers share the shards, and which of them owns what, as the server that answers knows it."""
-        return await self._run(_calls.cluster())
+        return await self._run(_service_calls.cluster())
 
     async def audit(
         self,
@@ -108,23 +108,23 @@ class AsyncClient(AsyncClientBase):
 
         A page may have few entries although more follow: its `continuation` gives the next one until it is empty."""
         wanted = values.AuditFilter(queue, who, operation, since_ms, until_ms, limit, continuation)
-        return await self._run(_calls.audit(wanted))
+        return await self._run(_service_calls.audit(wanted))
 
     async def pause_queue(self, queue: str) -> None:
         """Stops dequeues; enqueues and acks go on."""
-        await self._run(_calls.pause_queue(queue))
+        await self._run(_service_calls.pause_queue(queue))
 
     async def resume_queue(self, queue: str) -> None:
         """Lets dequeues go on."""
-        await self._run(_calls.resume_queue(queue))
+        await self._run(_service_calls.resume_queue(queue))
 
     async def unblock_key(self, queue: str, ordering_key: str) -> int:
         """Has jobs that failed finally no longer stop their ordering key: the next jobs of the key go. Returns how many stopped it."""
-        return await self._run(_calls.unblock_key(queue, ordering_key))
+        return await self._run(_service_calls.unblock_key(queue, ordering_key))
 
     async def queue_stats(self, *queues: str) -> list[values.QueueStats]:
         """Counts and rates of these queues; of all without an argument."""
-        return await self._run(_calls.queue_stats(queues))
+        return await self._run(_service_calls.queue_stats(queues))
 
     async def queue_history(
         self, *queues: str, from_ms: int, until_ms: int | None = None, step_s: int | None = None
@@ -133,40 +133,40 @@ class AsyncClient(AsyncClientBase):
 
         `until_ms`: now for None. `step_s`: 60, 600 or 3600 seconds; for None the finest that is kept for the range.
         """
-        return await self._run(_calls.queue_history(queues, from_ms, until_ms, step_s))
+        return await self._run(_service_calls.queue_history(queues, from_ms, until_ms, step_s))
 
     async def failures(self, *queues: str) -> values.FailureGroups:
         """Failed attempts of up to a hundred queues in groups that look alike, those with the most of the last 24 hours first."""
-        return await self._run(_calls.failures(queues))
+        return await self._run(_service_calls.failures(queues))
 
     async def start_bulk_run(self, order: values.BulkOrder) -> values.BulkRun:
         """Begins a change of many jobs, which the servers carry out in the background, also over restarts."""
-        return await self._run(_calls.start_bulk_run(order))
+        return await self._run(_search_calls.start_bulk_run(order))
 
     async def stop_bulk_run(self, queue: str, run_id: str) -> values.BulkRun:
         """Stops it; one that has ended stays as it is."""
-        return await self._run(_calls.stop_bulk_run(queue, run_id))
+        return await self._run(_search_calls.stop_bulk_run(queue, run_id))
 
     async def undo_bulk_run(self, queue: str, run_id: str, *, jobs_per_second: float | None = None) -> values.BulkRun:
         """Begins to bring back the jobs that a run has deleted, as they were, under their descriptors. Copies are kept for a day."""
-        return await self._run(_calls.undo_bulk_run(queue, run_id, jobs_per_second))
+        return await self._run(_search_calls.undo_bulk_run(queue, run_id, jobs_per_second))
 
     async def bulk_runs(self, *queues: str) -> list[values.BulkRun]:
         """The runs of the last 30 days, the newest first: of these queues, or of all."""
-        return await self._run(_calls.bulk_runs(queues))
+        return await self._run(_search_calls.bulk_runs(queues))
 
     async def list_bulk_runs(self, *queues: str) -> values.BulkRunList:
         """As `bulk_runs`, and says which shards could not be asked."""
-        return await self._run(_calls.list_bulk_runs(queues))
+        return await self._run(_search_calls.list_bulk_runs(queues))
 
     async def mute_failures(self, queue: str, group: str, *, until_ms: int | None = None) -> None:
         """Mutes a group of failures: it comes last then, and still counts. At most for 30 days, which is the default; a time that is past
         ends it."""
-        await self._run(_calls.mute_failures(queue, group, until_ms))
+        await self._run(_service_calls.mute_failures(queue, group, until_ms))
 
     async def add_mark(self, text: str, *, at_ms: int | None = None, queue: str = "") -> None:
         """Keeps a mark for 30 days, which charts show. `at_ms`: now for None. `queue`: '' for all."""
-        await self._run(_calls.add_mark(text, self._clock.now_ms() if at_ms is None else at_ms, queue))
+        await self._run(_service_calls.add_mark(text, self._clock.now_ms() if at_ms is None else at_ms, queue))
 
     # --- the three hot paths ----------------------------------------------------------------------------------------------
     async def enqueue(
@@ -193,7 +193,7 @@ class AsyncClient(AsyncClientBase):
         """Claims up to `limit` jobs, waiting up to `wait_ms` for one; `acks` are carried out first. `dry_run` only shows jobs. `process`:
         for the list of workers that servers keep.
         """
-        call = _calls.dequeue(
+        call = _job_calls.dequeue(
             queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage, process=process
         )
         return await self._run(call)
@@ -206,22 +206,22 @@ class AsyncClient(AsyncClientBase):
         One that can't be carried out, since its shard is unreachable, say, makes the call raise, whatever became of the others. With
         `per_item_errors` its result says so instead, if the server knows that; so it is for `checkpoint`, `heartbeat` and `release`.
         """
-        return await self._run(_calls.acknowledge(queue, acks, per_item_errors=per_item_errors))
+        return await self._run(_job_calls.acknowledge(queue, acks, per_item_errors=per_item_errors))
 
     async def ack_plain(self, queue: str, acks: Sequence[values.Ack]) -> None:
         """Ends attempts as an original server knows it, without outcomes."""
-        await self._run(_calls.acknowledge_plain(queue, acks))
+        await self._run(_job_calls.acknowledge_plain(queue, acks))
 
     # --- jobs in hand -----------------------------------------------------------------------------------------------------
     async def checkpoint(
         self, queue: str, items: Sequence[values.Checkpoint], *, per_item_errors: bool = False
     ) -> list[values.AckResult]:
         """Saves progress and renews claims."""
-        return await self._run(_calls.checkpoint(queue, items, per_item_errors=per_item_errors))
+        return await self._run(_job_calls.checkpoint(queue, items, per_item_errors=per_item_errors))
 
     async def checkpoint_plain(self, queue: str, items: Sequence[values.Checkpoint]) -> None:
         """Saves progress as an original server knows it, without outcomes."""
-        await self._run(_calls.checkpoint_plain(queue, items))
+        await self._run(_job_calls.checkpoint_plain(queue, items))
 
     async def heartbeat(
         self,
@@ -232,29 +232,29 @@ class AsyncClient(AsyncClientBase):
         process: values.WorkingProcess | None = None,
     ) -> list[values.AckResult]:
         """Renews claims; `deadline_ms` of a result is the new deadline. `process`: as for `dequeue`."""
-        return await self._run(_calls.heartbeat(queue, claims, per_item_errors=per_item_errors, process=process))
+        return await self._run(_job_calls.heartbeat(queue, claims, per_item_errors=per_item_errors, process=process))
 
     async def release(
         self, queue: str, claims: Sequence[values.Claim], *, delay_ms: int = 0, per_item_errors: bool = False
     ) -> list[values.AckResult]:
         """Gives jobs back without spending an attempt."""
-        return await self._run(_calls.release(queue, claims, delay_ms, per_item_errors=per_item_errors))
+        return await self._run(_job_calls.release(queue, claims, delay_ms, per_item_errors=per_item_errors))
 
     async def cancel(self, queue: str, descriptors: Sequence[str]) -> list[values.AckResult]:
         """Unfinished jobs become FAILED with status `cancelled`."""
-        return await self._run(_calls.cancel(queue, descriptors))
+        return await self._run(_job_calls.cancel(queue, descriptors))
 
     # --- looking ----------------------------------------------------------------------------------------------------------
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool = False) -> dict[str, values.JobInfo]:
         """What is known of these jobs; those that don't exist are left out."""
-        return await self._run(_calls.lookup(descriptors, bodies=bodies))
+        return await self._run(_search_calls.lookup(descriptors, bodies=bodies))
 
     async def find_unique_key(self, key: str, *queues: str) -> values.KeyHolders:
         """The jobs that hold a unique key now, in these queues or in all, without bodies: at most 200. Servers look into an index.
 
         A job whose key is free again, since it has ended or its time is over, is not among them.
         """
-        return await self._run(_calls.find_unique_key(key, queues))
+        return await self._run(_search_calls.find_unique_key(key, queues))
 
     async def count(
         self,
@@ -266,7 +266,7 @@ class AsyncClient(AsyncClientBase):
         regex: str | None = None,
     ) -> int:
         """How many jobs are in `state`; of the PENDING ones those that are due, or with `future` those that aren't yet."""
-        return await self._run(_calls.count(queue, values.JobFilter(state, priority, regex), future=future))
+        return await self._run(_search_calls.count(queue, values.JobFilter(state, priority, regex), future=future))
 
     async def count_jobs(
         self,
@@ -285,8 +285,10 @@ class AsyncClient(AsyncClientBase):
         next one, with its `continuation`, goes on there until that is "-1". Raises UnknownMethod if the server is too old for the filter.
         """
         if filter is None:
-            return await self._run(_calls.count_jobs(queue, values.JobFilter(state, priority, regex), future=future))
-        return await self._run(_calls.count_jobs(queue, filter, future=future, continuation=continuation))
+            return await self._run(
+                _search_calls.count_jobs(queue, values.JobFilter(state, priority, regex), future=future)
+            )
+        return await self._run(_search_calls.count_jobs(queue, filter, future=future, continuation=continuation))
 
     async def scan(
         self,
@@ -309,7 +311,7 @@ class AsyncClient(AsyncClientBase):
         `filter` chooses the jobs, in place of `state`, `priority` and `regex`. Such a scan is paged. A call compares a part of the jobs: it
         may answer fewer than `limit`, also none, and a continuation. Raises UnknownMethod if the server is too old for the filter.
         """
-        call = _calls.scan(
+        call = _search_calls.scan(
             queue,
             filter or values.JobFilter(state, priority, regex),
             future=future,
@@ -340,7 +342,7 @@ class AsyncClient(AsyncClientBase):
         """
         with ChangedBefore("retried") as done:
             for level in await self._priorities(priority, on_queue("retry_failed", queue)):
-                call = _calls.retry_failed(
+                call = _search_calls.retry_failed(
                     queue,
                     priority=level,
                     attempts=attempts,
@@ -363,7 +365,7 @@ class AsyncClient(AsyncClientBase):
         only_failed: bool = False,
     ) -> list[values.AckResult]:
         """These jobs become due, now unless a time is given: failed ones with `attempts`, and waiting ones unless `only_failed`."""
-        call = _calls.run_jobs(
+        call = _job_calls.run_jobs(
             queue, descriptors, attempts=attempts, run_after_ms=run_after_ms, only_failed=only_failed
         )
         return await self._run(call)
@@ -373,7 +375,7 @@ class AsyncClient(AsyncClientBase):
 
         A repeat is safe. A server from before this method raises `UnknownMethod`.
         """
-        return await self._run(_calls.change_priority(queue, descriptors, priority))
+        return await self._run(_job_calls.change_priority(queue, descriptors, priority))
 
     async def delete_jobs(
         self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000
@@ -383,7 +385,9 @@ class AsyncClient(AsyncClientBase):
         with ChangedBefore("deleted") as done:
             for level in await self._priorities(priority, on_queue("delete_jobs", queue)):
                 left = limit - done.jobs
-                done.jobs += await self._run(_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=left))
+                done.jobs += await self._run(
+                    _search_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=left)
+                )
                 if done.jobs >= limit:
                     break
         return done.jobs
@@ -393,7 +397,7 @@ class AsyncClient(AsyncClientBase):
         if priority is not None:
             return [priority]
         try:
-            info = await self._run(_calls.server_info(made_for))
+            info = await self._run(_service_calls.server_info(made_for))
         except UnknownMethod:
             return range(1, ORIGINAL_PRIORITY_LEVELS + 1)
         return range(1, info.priority_levels + 1)
@@ -402,8 +406,8 @@ class AsyncClient(AsyncClientBase):
         self, queue: str, descriptors: Sequence[str], *, state: JobState | None = None
     ) -> int:
         """Deletes these jobs, in whatever state they are, or those that are in `state` at that moment; how many."""
-        return await self._run(_calls.delete_jobs_by_descriptor(queue, descriptors, state))
+        return await self._run(_job_calls.delete_jobs_by_descriptor(queue, descriptors, state))
 
     async def server_info(self) -> values.ServerInfo:
         """What the server says of itself. An original server raises UnknownMethod."""
-        return await self._run(_calls.server_info())
+        return await self._run(_service_calls.server_info())

@@ -14,7 +14,7 @@ from typing import Self, cast
 from pinlater.client import values
 from pinlater.client._batches import BatchedJob, Bounds, UnsentJobs, halves, settle
 from pinlater.client._batches import Placed as Placed
-from pinlater.client._calls import check_job
+from pinlater.client._job_calls import check_job
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import ConnectionLost, PinLaterError, TooManyWaiting
 

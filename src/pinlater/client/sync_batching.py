@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from pinlater.client import values
 from pinlater.client._batches import BatchedJob, Bounds, Placed, UnsentJobs, halves, settle
-from pinlater.client._calls import check_job
+from pinlater.client._job_calls import check_job
 from pinlater.client.errors import ClientClosed, ConnectionLost, TooManyWaiting
 from pinlater.client.sync_client import Client
 

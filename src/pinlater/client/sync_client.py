@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.client import _calls, values
+from pinlater.client import _job_calls, _search_calls, _service_calls, values
+from pinlater.client._base_sync import SyncClientBase
 from pinlater.client._changed_before import ChangedBefore
-from pinlater.client._client_base import SyncClientBase
 from pinlater.client._client_call import on_queue
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
@@ -47,51 +47,51 @@ class Client(SyncClientBase):
     def create_queue(self, name: str, *, ordered: bool = False) -> None:
         """Makes the queue; if it exists already nothing happens. `ordered`: its jobs run one after the other, whatever their tasks. Raises
         `InvalidArgument` if it exists and is not ordered."""
-        self._run(_calls.create_queue(name, ordered=ordered))
+        self._run(_service_calls.create_queue(name, ordered=ordered))
 
     def ensure_queue(self, name: str) -> None:
         """Makes the queue of a task, as tasks and workers do by themselves; if it exists already nothing happens.
 
         Raises QueueNotFound if the server forbids it (the setting `jobs.auto_create`), or if the queue was deleted within the last day.
         """
-        self._run(_calls.ensure_queue(name))
+        self._run(_service_calls.ensure_queue(name))
 
     def delete_queue(self, name: str, password: str) -> None:
         """Removes the queue with all its jobs; needs the server's admin password."""
-        self._run(_calls.delete_queue(name, password))
+        self._run(_service_calls.delete_queue(name, password))
 
     def queue_names(self) -> list[str]:
         """All queues, by name."""
-        return self._run(_calls.queue_names())
+        return self._run(_service_calls.queue_names())
 
     def configure_queue(self, queue: str, config: QueueConfig) -> None:
         """Replaces all of the queue's settings; None leaves one to the server."""
-        self._run(_calls.configure_queue(queue, config))
+        self._run(_service_calls.configure_queue(queue, config))
 
     def queue_config(self, queue: str) -> values.QueueInfo:
         """The queue's settings."""
-        return self._run(_calls.queue_config(queue))
+        return self._run(_service_calls.queue_config(queue))
 
     def settings_in_force(self, queue: str) -> values.SettingsInForce:
         """The queue's settings as they hold on the server that answers, the server's own among them, and where each comes from."""
-        return self._run(_calls.settings_in_force(queue))
+        return self._run(_service_calls.settings_in_force(queue))
 
     def waiting_dequeues(self) -> list[values.WaitingDequeues]:
         """The dequeues that wait for jobs on the server that answers, by queue and source."""
-        return self._run(_calls.waiting_dequeues())
+        return self._run(_service_calls.waiting_dequeues())
 
     def workers(self, *, everywhere: bool = False) -> list[values.ServerWorkers]:
         """The workers that the server which answers heard in the last 15 minutes, and what became of their claims there. With `everywhere`,
         it asks the other servers of its shards, too: one item for each that answered."""
-        return self._run(_calls.workers(everywhere=everywhere))
+        return self._run(_service_calls.workers(everywhere=everywhere))
 
     def explain_job(self, queue: str, descriptor: str) -> values.JobExplanation:
         """Why a job waits, as the server that answers knows it: `reasons()` of the answer tells it."""
-        return self._run(_calls.explain_job(queue, descriptor))
+        return self._run(_search_calls.explain_job(queue, descriptor))
 
     def cluster(self) -> values.ClusterStatus:
         """Which servers share the shards, and which of them owns what, as the server that answers knows it."""
-        return self._run(_calls.cluster())
+        return self._run(_service_calls.cluster())
 
     def audit(
         self,
@@ -108,23 +108,23 @@ class Client(SyncClientBase):
 
         A page may have few entries although more follow: its `continuation` gives the next one until it is empty."""
         wanted = values.AuditFilter(queue, who, operation, since_ms, until_ms, limit, continuation)
-        return self._run(_calls.audit(wanted))
+        return self._run(_service_calls.audit(wanted))
 
     def pause_queue(self, queue: str) -> None:
         """Stops dequeues; enqueues and acks go on."""
-        self._run(_calls.pause_queue(queue))
+        self._run(_service_calls.pause_queue(queue))
 
     def resume_queue(self, queue: str) -> None:
         """Lets dequeues go on."""
-        self._run(_calls.resume_queue(queue))
+        self._run(_service_calls.resume_queue(queue))
 
     def unblock_key(self, queue: str, ordering_key: str) -> int:
         """Has jobs that failed finally no longer stop their ordering key: the next jobs of the key go. Returns how many stopped it."""
-        return self._run(_calls.unblock_key(queue, ordering_key))
+        return self._run(_service_calls.unblock_key(queue, ordering_key))
 
     def queue_stats(self, *queues: str) -> list[values.QueueStats]:
         """Counts and rates of these queues; of all without an argument."""
-        return self._run(_calls.queue_stats(queues))
+        return self._run(_service_calls.queue_stats(queues))
 
     def queue_history(
         self, *queues: str, from_ms: int, until_ms: int | None = None, step_s: int | None = None
@@ -133,40 +133,40 @@ class Client(SyncClientBase):
 
         `until_ms`: now for None. `step_s`: 60, 600 or 3600 seconds; for None the finest that is kept for the range.
         """
-        return self._run(_calls.queue_history(queues, from_ms, until_ms, step_s))
+        return self._run(_service_calls.queue_history(queues, from_ms, until_ms, step_s))
 
     def failures(self, *queues: str) -> values.FailureGroups:
         """Failed attempts of up to a hundred queues in groups that look alike, those with the most of the last 24 hours first."""
-        return self._run(_calls.failures(queues))
+        return self._run(_service_calls.failures(queues))
 
     def start_bulk_run(self, order: values.BulkOrder) -> values.BulkRun:
         """Begins a change of many jobs, which the servers carry out in the background, also over restarts."""
-        return self._run(_calls.start_bulk_run(order))
+        return self._run(_search_calls.start_bulk_run(order))
 
     def stop_bulk_run(self, queue: str, run_id: str) -> values.BulkRun:
         """Stops it; one that has ended stays as it is."""
-        return self._run(_calls.stop_bulk_run(queue, run_id))
+        return self._run(_search_calls.stop_bulk_run(queue, run_id))
 
     def undo_bulk_run(self, queue: str, run_id: str, *, jobs_per_second: float | None = None) -> values.BulkRun:
         """Begins to bring back the jobs that a run has deleted, as they were, under their descriptors. Copies are kept for a day."""
-        return self._run(_calls.undo_bulk_run(queue, run_id, jobs_per_second))
+        return self._run(_search_calls.undo_bulk_run(queue, run_id, jobs_per_second))
 
     def bulk_runs(self, *queues: str) -> list[values.BulkRun]:
         """The runs of the last 30 days, the newest first: of these queues, or of all."""
-        return self._run(_calls.bulk_runs(queues))
+        return self._run(_search_calls.bulk_runs(queues))
 
     def list_bulk_runs(self, *queues: str) -> values.BulkRunList:
         """As `bulk_runs`, and says which shards could not be asked."""
-        return self._run(_calls.list_bulk_runs(queues))
+        return self._run(_search_calls.list_bulk_runs(queues))
 
     def mute_failures(self, queue: str, group: str, *, until_ms: int | None = None) -> None:
         """Mutes a group of failures: it comes last then, and still counts. At most for 30 days, which is the default; a time that is past
         ends it."""
-        self._run(_calls.mute_failures(queue, group, until_ms))
+        self._run(_service_calls.mute_failures(queue, group, until_ms))
 
     def add_mark(self, text: str, *, at_ms: int | None = None, queue: str = "") -> None:
         """Keeps a mark for 30 days, which charts show. `at_ms`: now for None. `queue`: '' for all."""
-        self._run(_calls.add_mark(text, self._clock.now_ms() if at_ms is None else at_ms, queue))
+        self._run(_service_calls.add_mark(text, self._clock.now_ms() if at_ms is None else at_ms, queue))
 
     # --- the three hot paths ----------------------------------------------------------------------------------------------
     def enqueue(
@@ -193,7 +193,7 @@ class Client(SyncClientBase):
         """Claims up to `limit` jobs, waiting up to `wait_ms` for one; `acks` are carried out first. `dry_run` only shows jobs. `process`:
         for the list of workers that servers keep.
         """
-        call = _calls.dequeue(
+        call = _job_calls.dequeue(
             queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage, process=process
         )
         return self._run(call)
@@ -204,22 +204,22 @@ class Client(SyncClientBase):
         One that can't be carried out, since its shard is unreachable, say, makes the call raise, whatever became of the others. With
         `per_item_errors` its result says so instead, if the server knows that; so it is for `checkpoint`, `heartbeat` and `release`.
         """
-        return self._run(_calls.acknowledge(queue, acks, per_item_errors=per_item_errors))
+        return self._run(_job_calls.acknowledge(queue, acks, per_item_errors=per_item_errors))
 
     def ack_plain(self, queue: str, acks: Sequence[values.Ack]) -> None:
         """Ends attempts as an original server knows it, without outcomes."""
-        self._run(_calls.acknowledge_plain(queue, acks))
+        self._run(_job_calls.acknowledge_plain(queue, acks))
 
     # --- jobs in hand -----------------------------------------------------------------------------------------------------
     def checkpoint(
         self, queue: str, items: Sequence[values.Checkpoint], *, per_item_errors: bool = False
     ) -> list[values.AckResult]:
         """Saves progress and renews claims."""
-        return self._run(_calls.checkpoint(queue, items, per_item_errors=per_item_errors))
+        return self._run(_job_calls.checkpoint(queue, items, per_item_errors=per_item_errors))
 
     def checkpoint_plain(self, queue: str, items: Sequence[values.Checkpoint]) -> None:
         """Saves progress as an original server knows it, without outcomes."""
-        self._run(_calls.checkpoint_plain(queue, items))
+        self._run(_job_calls.checkpoint_plain(queue, items))
 
     def heartbeat(
         self,
@@ -230,29 +230,29 @@ class Client(SyncClientBase):
         process: values.WorkingProcess | None = None,
     ) -> list[values.AckResult]:
         """Renews claims; `deadline_ms` of a result is the new deadline. `process`: as for `dequeue`."""
-        return self._run(_calls.heartbeat(queue, claims, per_item_errors=per_item_errors, process=process))
+        return self._run(_job_calls.heartbeat(queue, claims, per_item_errors=per_item_errors, process=process))
 
     def release(
         self, queue: str, claims: Sequence[values.Claim], *, delay_ms: int = 0, per_item_errors: bool = False
     ) -> list[values.AckResult]:
         """Gives jobs back without spending an attempt."""
-        return self._run(_calls.release(queue, claims, delay_ms, per_item_errors=per_item_errors))
+        return self._run(_job_calls.release(queue, claims, delay_ms, per_item_errors=per_item_errors))
 
     def cancel(self, queue: str, descriptors: Sequence[str]) -> list[values.AckResult]:
         """Unfinished jobs become FAILED with status `cancelled`."""
-        return self._run(_calls.cancel(queue, descriptors))
+        return self._run(_job_calls.cancel(queue, descriptors))
 
     # --- looking ----------------------------------------------------------------------------------------------------------
     def lookup(self, descriptors: Sequence[str], *, bodies: bool = False) -> dict[str, values.JobInfo]:
         """What is known of these jobs; those that don't exist are left out."""
-        return self._run(_calls.lookup(descriptors, bodies=bodies))
+        return self._run(_search_calls.lookup(descriptors, bodies=bodies))
 
     def find_unique_key(self, key: str, *queues: str) -> values.KeyHolders:
         """The jobs that hold a unique key now, in these queues or in all, without bodies: at most 200. Servers look into an index.
 
         A job whose key is free again, since it has ended or its time is over, is not among them.
         """
-        return self._run(_calls.find_unique_key(key, queues))
+        return self._run(_search_calls.find_unique_key(key, queues))
 
     def count(
         self,
@@ -264,7 +264,7 @@ class Client(SyncClientBase):
         regex: str | None = None,
     ) -> int:
         """How many jobs are in `state`; of the PENDING ones those that are due, or with `future` those that aren't yet."""
-        return self._run(_calls.count(queue, values.JobFilter(state, priority, regex), future=future))
+        return self._run(_search_calls.count(queue, values.JobFilter(state, priority, regex), future=future))
 
     def count_jobs(
         self,
@@ -283,8 +283,8 @@ class Client(SyncClientBase):
         next one, with its `continuation`, goes on there until that is "-1". Raises UnknownMethod if the server is too old for the filter.
         """
         if filter is None:
-            return self._run(_calls.count_jobs(queue, values.JobFilter(state, priority, regex), future=future))
-        return self._run(_calls.count_jobs(queue, filter, future=future, continuation=continuation))
+            return self._run(_search_calls.count_jobs(queue, values.JobFilter(state, priority, regex), future=future))
+        return self._run(_search_calls.count_jobs(queue, filter, future=future, continuation=continuation))
 
     def scan(
         self,
@@ -307,7 +307,7 @@ class Client(SyncClientBase):
         `filter` chooses the jobs, in place of `state`, `priority` and `regex`. Such a scan is paged. A call compares a part of the jobs: it
         may answer fewer than `limit`, also none, and a continuation. Raises UnknownMethod if the server is too old for the filter.
         """
-        call = _calls.scan(
+        call = _search_calls.scan(
             queue,
             filter or values.JobFilter(state, priority, regex),
             future=future,
@@ -338,7 +338,7 @@ class Client(SyncClientBase):
         """
         with ChangedBefore("retried") as done:
             for level in self._priorities(priority, on_queue("retry_failed", queue)):
-                call = _calls.retry_failed(
+                call = _search_calls.retry_failed(
                     queue,
                     priority=level,
                     attempts=attempts,
@@ -361,7 +361,7 @@ class Client(SyncClientBase):
         only_failed: bool = False,
     ) -> list[values.AckResult]:
         """These jobs become due, now unless a time is given: failed ones with `attempts`, and waiting ones unless `only_failed`."""
-        call = _calls.run_jobs(
+        call = _job_calls.run_jobs(
             queue, descriptors, attempts=attempts, run_after_ms=run_after_ms, only_failed=only_failed
         )
         return self._run(call)
@@ -371,7 +371,7 @@ class Client(SyncClientBase):
 
         A repeat is safe. A server from before this method raises `UnknownMethod`.
         """
-        return self._run(_calls.change_priority(queue, descriptors, priority))
+        return self._run(_job_calls.change_priority(queue, descriptors, priority))
 
     def delete_jobs(
         self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000
@@ -381,7 +381,7 @@ class Client(SyncClientBase):
         with ChangedBefore("deleted") as done:
             for level in self._priorities(priority, on_queue("delete_jobs", queue)):
                 left = limit - done.jobs
-                done.jobs += self._run(_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=left))
+                done.jobs += self._run(_search_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=left))
                 if done.jobs >= limit:
                     break
         return done.jobs
@@ -391,7 +391,7 @@ class Client(SyncClientBase):
         if priority is not None:
             return [priority]
         try:
-            info = self._run(_calls.server_info(made_for))
+            info = self._run(_service_calls.server_info(made_for))
         except UnknownMethod:
             return range(1, ORIGINAL_PRIORITY_LEVELS + 1)
         return range(1, info.priority_levels + 1)
@@ -400,8 +400,8 @@ class Client(SyncClientBase):
         self, queue: str, descriptors: Sequence[str], *, state: JobState | None = None
     ) -> int:
         """Deletes these jobs, in whatever state they are, or those that are in `state` at that moment; how many."""
-        return self._run(_calls.delete_jobs_by_descriptor(queue, descriptors, state))
+        return self._run(_job_calls.delete_jobs_by_descriptor(queue, descriptors, state))
 
     def server_info(self) -> values.ServerInfo:
         """What the server says of itself. An original server raises UnknownMethod."""
-        return self._run(_calls.server_info())
+        return self._run(_service_calls.server_info())

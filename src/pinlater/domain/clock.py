@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+wall_ns = time.time_ns
+"""Wall time, for what must differ from one call to the next and needs no clock of its own."""
+
 CLOCK_JUMP_MS = 1_000
 """Clocks that differ by less are as good as the same; a clock that moves by this much against another has jumped."""
 

@@ -75,6 +75,12 @@ def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
     return missing
 
 
+def required_fields(cls: type[Any], spec: Spec, prefix: str) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Returns what reads all required fields of a struct; None if there are none, or if they are in lists and maps of it, too."""
+    paths, others = _required_paths(cls, spec, f"{prefix}.")
+    return attrgetter(*paths, paths[0]) if paths and not others else None
+
+
 def _required_paths(cls: type[Any], spec: Spec, prefix: str) -> tuple[list[str], Children]:
     """Returns the places of all fields that are always required, and the other fields with structs, with their checks."""
     names = REQUIRED.get(cls, ())

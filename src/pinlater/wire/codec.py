@@ -280,7 +280,8 @@ class Decoder:
         if kind != TMessageType.REPLY or method is None:
             raise WireError(f"not a reply to any call: {_shown(name)!r}", name=name, seqid=seqid)
         result = self._struct(body, method.result)
-        if method.check_result.missing(result):
+        required = None if result.success is None or result.e is not None else method.required_in_value
+        if method.check_result.missing(result) if required is None else None in required(result):
             missing = method.check_result.path_of_missing(result)
             raise WireError(f"Required field {missing} is missing", name=name, seqid=seqid)
         if result.e is not None:
@@ -364,15 +365,16 @@ def check_encodable(value: Any) -> None:
     _encode_struct(value, [type(value), SPECS[type(value)]])
 
 
-def encode_call(name: str, seqid: int, /, **arguments: object) -> bytes:
-    """A framed call. Arguments by name; structs are generated ones, or any objects with the same attributes.
+def encode_call(name: str, seqid: int, /, *values: object, **arguments: object) -> bytes:
+    """A framed call. Arguments by name, or in order with the context first. Structs are generated ones, or any objects with the same
+    attributes.
 
     Does what `_encode_struct` and `_frame` do, as `encode_reply`.
     """
     method = METHODS_BY_NAME[name]
     head = method.call_head
     try:
-        body = _encode(method.arguments.cls(**arguments), method.arguments.pair)
+        body = _encode(method.arguments.cls(*values, **arguments), method.arguments.pair)
     except _ENCODE_ERRORS as error:
         raise WireError(f"can't be encoded: {error}") from error
     return b"".join((_pack_length(len(head) + 4 + len(body)), head, _pack_seqid(seqid), body))

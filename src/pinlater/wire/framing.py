@@ -11,7 +11,7 @@ from struct import Struct
 from pinlater.wire.errors import WireError
 
 LENGTH_BYTES = 4
-_read_length = Struct(">i").unpack_from
+read_length = Struct(">i").unpack_from
 
 
 class BadLength(WireError):
@@ -55,7 +55,7 @@ class FrameSplitter:
     @property
     def partial_size(self) -> int:
         """How long the frame will be that isn't whole yet, without its length. At least its length must have come."""
-        size: int = _read_length(self.partial)[0]
+        size: int = read_length(self.partial)[0]
         return size
 
     def head(self, head_bytes: int) -> bytes:
@@ -81,7 +81,7 @@ class FrameSplitter:
             self._skipping_bytes -= skipped
             data = data[skipped:]
         if not self.partial:
-            if LENGTH_BYTES < len(data) <= self._max_frame_bytes and _read_length(data)[0] == len(data) - LENGTH_BYTES:
+            if LENGTH_BYTES < len(data) <= self._max_frame_bytes and read_length(data)[0] == len(data) - LENGTH_BYTES:
                 return [data[LENGTH_BYTES:]], None  # mostly one whole frame comes at a time
             frames, used, error = self._cut(data)
             if used < len(data):
@@ -110,7 +110,7 @@ class FrameSplitter:
         partial = self.partial
         if len(partial) < LENGTH_BYTES:
             return LENGTH_BYTES
-        size: int = _read_length(partial)[0]
+        size: int = read_length(partial)[0]
         return LENGTH_BYTES + size if 0 <= size <= self._max_frame_bytes else 0
 
     def _cut(self, data: bytes) -> tuple[list[bytes], int, WireError | None]:
@@ -118,7 +118,7 @@ class FrameSplitter:
         frames: list[bytes] = []
         at, end = 0, len(data)
         while end - at >= LENGTH_BYTES:
-            size: int = _read_length(data, at)[0]
+            size: int = read_length(data, at)[0]
             if size < 0:
                 return frames, at, BadLength(f"a frame of {size} bytes", data[at:])
             if size > self._max_frame_bytes:

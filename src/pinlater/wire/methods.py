@@ -5,12 +5,13 @@ A struct that comes in is decoded into its class; what goes out may be any objec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from thrift.Thrift import TMessageType, TType
 
-from pinlater.wire.checks import Check, build_check
+from pinlater.wire.checks import Check, build_check, required_fields
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import Spec
 
@@ -68,6 +69,14 @@ class Method:
     def check_result(self) -> Check:
         """What is looked at in an answer."""
         return build_check(_ReceivedResult, self.result.spec)
+
+    @cached_property
+    def required_in_value(self) -> Callable[[Any], tuple[Any, ...]] | None:
+        """Reads what an answer without an exception must have; None if that takes the look of `check_result`."""
+        success = self.result.spec[0]
+        if success is None or success[1] != TType.STRUCT:
+            return None
+        return required_fields(success[3][0], success[3][1], success[2])
 
     @cached_property
     def list_field(self) -> str:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from pinlater.client import _calls
+from pinlater.client import _job_calls, _search_calls
 from pinlater.client._client_call import ClientCall
 from pinlater.client.batching import Placed
 from pinlater.client.errors import AccessDenied, PinLaterError, RequestKeyConflict, UnknownMethod
@@ -58,7 +58,7 @@ class Firings:
                     self._looked = True
                 if self._last is None:
                     return False
-                return _waits((await ask(_calls.lookup([self._last], bodies=False))).get(self._last))
+                return _waits((await ask(_search_calls.lookup([self._last], bodies=False))).get(self._last))
         except (TimeoutError, PinLaterError):
             return False
 
@@ -72,7 +72,7 @@ class Firings:
         return placed
 
     async def _look(self, ask: Ask) -> str | None:
-        newest = _calls.scan(
+        newest = _search_calls.scan(
             self._entry.task.queue,
             JobFilter(JobState.PENDING),
             future=False,
@@ -96,7 +96,7 @@ class Firings:
         of_entry = sha256(entry.name.encode()).hexdigest()
         key = f"{round(firing.astimezone(UTC).timestamp() * 1000):012x}{of_entry[:12]}"
         try:
-            enqueued = await self._ask(_calls.enqueue(entry.task.queue, [job], key, repeat=True))
+            enqueued = await self._ask(_job_calls.enqueue(entry.task.queue, [job], key, repeat=True))
         except RequestKeyConflict:  # another worker made it, with another trace or version of the task
             return Placed("", existing=True)
         return Placed(enqueued.descriptors[0], bool(enqueued.existing))

@@ -14,11 +14,10 @@ from operator import attrgetter
 from os import PathLike
 from typing import TypeVar, cast
 
-from pinlater.client import _calls
+from pinlater.client import _job_calls, _service_calls
 from pinlater.client._bodies import body_of
-from pinlater.client._client_call import ClientCall, on_queue
+from pinlater.client._client_call import ClientCall, on_queue, short
 from pinlater.client._retries import Resend, may_be_stored, repeats_end_at
-from pinlater.client._tracebacks import short
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
 from pinlater.client.errors import (
@@ -122,7 +121,7 @@ class Enqueuer:
     def _send(self, sending: _JobsToSend) -> list[Placed]:
         if self._keeps_headers is None:
             try:
-                self._carry_out(_calls.server_info(on_queue("enqueue", sending.queue)))
+                self._carry_out(_service_calls.server_info(on_queue("enqueue", sending.queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
@@ -152,7 +151,7 @@ class Enqueuer:
     async def _send_async(self, sending: _JobsToSend) -> list[Placed]:
         if self._keeps_headers is None:
             try:
-                await self._carry_out_async(_calls.server_info(on_queue("enqueue", sending.queue)))
+                await self._carry_out_async(_service_calls.server_info(on_queue("enqueue", sending.queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
@@ -185,12 +184,12 @@ class Enqueuer:
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - of asyncio's own list of names, for other frameworks
             raise RuntimeError(_WOULD_BLOCK)
         for name in names:
-            self._wait(_calls.create_queue(name))
+            self._wait(_service_calls.create_queue(name))
 
     async def create_queues_async(self, names: Sequence[str]) -> None:
         """`create_queues`, for coroutines of any event loop."""
         for name in names:
-            await asyncio.wrap_future(self._client().submit(_calls.create_queue(name)))
+            await asyncio.wrap_future(self._client().submit(_service_calls.create_queue(name)))
 
     async def ask_async(self, call: ClientCall[T]) -> T:
         """Carries out a call, for coroutines of any event loop. An enqueue creates its queue as `send` does."""
@@ -212,7 +211,7 @@ class Enqueuer:
     def request(self, queue: str, jobs: list[Job]) -> ClientCall[Enqueued]:
         """A new request."""
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
-        return _calls.enqueue(queue, sent, _calls.new_request_key(self.clock.now_ms()), False)
+        return _job_calls.enqueue(queue, sent, _job_calls.new_request_key(), False)
 
     def repeat(self, request: UnknownRequest) -> ClientCall[Enqueued]:
         """A request that may be stored, to be sent again. Raises OutcomeUnknown if servers may have forgotten its key, and its jobs have no

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pinlater.client import _calls
+from pinlater.client import _service_calls
 from pinlater.client._client_call import ClientCall
 from pinlater.client.errors import CallerError, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.domain.errors import adding
@@ -32,7 +32,7 @@ class QueueCreation:
         if refusal is not None and monotonic() - refused_s < _NOT_AGAIN_S:
             raise not_created(missing, refusal)
         try:
-            yield _calls.ensure_queue(queue)
+            yield _service_calls.ensure_queue(queue)
         except CallerError as error:
             self._refusals[queue] = monotonic(), adding(error, "")  # without its traceback, whose frames hold jobs
             raise not_created(missing, error) from None

@@ -1,5 +1,5 @@
-"""How a sync client makes its calls: in the caller's own thread, over a blocking connection; long polls, and what follows a failure,
-on an event loop in a thread of its own, where callers wait for them.
+"""What makes the sync client a client, without its methods: it makes the first try of a call in the caller's own thread, over a blocking
+connection; long polls, and what follows a failure, on an event loop in a thread of its own, where callers wait for them.
 
 A call costs a quarter of what it would cost by way of that thread. A forked child inherits memory but no threads: it gets a loop and
 connections of its own with its first call, and must never touch those of its parent.
@@ -12,38 +12,91 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import TypeVar
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
 from weakref import WeakSet, finalize
 
-from pinlater.client._client_call import ClientCall
+from pinlater.client._client_call import ClientCall, short
 from pinlater.client._direct import AllTaken, Dial, Direct
 from pinlater.client._engine import Engine, is_suspicious
-from pinlater.client._owners import KnownOwners
+from pinlater.client._options import ClientBase
+from pinlater.client._servers import ServerSource
+from pinlater.client._tries import Caller, CallTries, LongPolls
 from pinlater.client.errors import ClientClosed, DeadlineExceeded, PinLaterError
 
 T = TypeVar("T")
 
 
+class SyncClientBase(ClientBase):
+    """Carries out calls from any thread, long polls on an event loop in a thread of its own. Opens itself with the first call."""
+
+    def _prepare(self) -> None:
+        self._background = self._new_background()
+        self._enqueue_background = (
+            None if self._enqueue_servers is None else self._new_background(self._enqueue_servers)
+        )
+
+    def _new_background(self, enqueue_servers: ServerSource | None = None) -> Background:
+        return Background(partial(self._new_engine, enqueue_servers), self._dial)
+
+    def _backgrounds(self) -> Iterable[Background]:
+        return filter(None, (self._background, self._enqueue_background))
+
+    def open(self) -> Self:
+        """Makes the client ready, also once more after `close`. Connects only with the first call."""
+        for background in self._backgrounds():
+            background.open()
+        return self
+
+    def close(self) -> None:
+        """Closes every connection and ends the client's threads; calls under way fail. May be called twice."""
+        for background in self._backgrounds():
+            background.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, call: ClientCall[T]) -> T:
+        return self.carry_out(call)
+
+    def carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
+        """Carries out a call and waits for it. `meanwhile` is called once while the server is at it, or not at all; it must not raise."""
+        try:
+            return self._running(call).run(call, meanwhile)
+        except PinLaterError as error:
+            raise short(error) from error.__cause__
+
+    def submit(self, call: ClientCall[T]) -> Future[T]:
+        """Carries out a call without waiting for it."""
+        return self._running(call).submit(call)
+
+    def _running(self, call: ClientCall[Any]) -> _Running:
+        """What carries out the call."""
+        background = self._background
+        if self._enqueue_background is not None and call.is_enqueue:
+            background = self._enqueue_background
+        return background.running or background.start()
+
+
 class Background:
     """The connections, the loop, its thread and the engine that lives there. Without a `dial` all calls are made on the loop."""
 
-    def __init__(self, new_engine: Callable[[], Engine], dial: Dial | None, monotonic: Callable[[], float]) -> None:
+    def __init__(self, new_engine: Callable[[], Engine], dial: Dial | None) -> None:
         self._new_engine = new_engine
         self._dial = dial
-        self._monotonic = monotonic
         self._lock = threading.RLock()  # a signal's handler may make calls of its own
         self.running: _Running | None = None  # since the first call
         self._dropped: finalize[[], Background] | None = None
         self._closed = False
         _ALIVE.add(self)
-
-    @property
-    def owners(self) -> KnownOwners | None:
-        """What the engine knows of the owners of queues; None before the first call."""
-        running = self.running
-        return None if running is None else running.engine.owners
 
     def open(self) -> None:
         """Ready for calls, also after `close`."""
@@ -56,7 +109,7 @@ class Background:
             if self._closed:
                 raise ClientClosed("The client is closed; open() it, or make another one")
             if self.running is None:
-                self.running = running = _Running(self._new_engine(), self._dial, self._monotonic)
+                self.running = running = _Running(self._new_engine(), self._dial)
                 # The thread and the connections of a client that is dropped without `close` end with it.
                 self._dropped = finalize(self, running.begin_to_stop)
                 self._dropped.atexit = False
@@ -92,14 +145,13 @@ class Background:
 
 
 class _Running:
-    """A thread that runs a loop with an engine on it, and the connections of calls that need neither."""
+    """An engine with its loop in a thread, and the connections of calls that need neither."""
 
-    def __init__(self, engine: Engine, dial: Dial | None, monotonic: Callable[[], float]) -> None:
-        self.loop = asyncio.new_event_loop()
+    def __init__(self, engine: Engine, dial: Dial | None) -> None:
         self.engine = engine
-        self._direct = (
-            None if dial is None else Direct(engine.servers, engine.name, dial, monotonic, engine.token, engine.owners)
-        )
+        self.loop = asyncio.new_event_loop()
+        self._direct = None if dial is None else Direct(engine, dial)
+        self._caller = Caller(engine.token, LongPolls())
         if self._direct is not None:
             engine.renewed = self._direct.renew
         self._lock = threading.RLock()
@@ -127,13 +179,18 @@ class _Running:
         self.loop.close()
 
     def run(self, call: ClientCall[T], meanwhile: Callable[[], None] | None) -> T:
-        """Carries out one call; interrupted (Ctrl-C), it gives the call up. `meanwhile` may be called while it is under way."""
+        """Carries out one call; interrupted (Ctrl-C), it gives the call up. `meanwhile` may be called while it is under way.
+
+        The first try is made here, in the caller's thread.
+        """
         direct, engine = self._direct, self.engine
         if direct is None or call.wait_ms:
             return _wait(self.submit(call))
         began = time.monotonic()
+        deadline = give_up_at = began + engine.timeout_s
+        if engine.has_choice:
+            give_up_at = engine.try_deadline(call, deadline) or deadline
         failed: PinLaterError | None = None
-        deadline, give_up_at = engine.deadlines(call)
         try:
             answer = direct.once(call, give_up_at, meanwhile)
         except AllTaken:
@@ -147,9 +204,8 @@ class _Running:
                 try:
                     raise failed from (error.__cause__ if failed is error else None)
                 finally:
-                    failed = (
-                        None  # or this frame and the error would hold each other, and with them the jobs of the call
-                    )
+                    # Or this frame and the error would hold each other, and with them the jobs of the call.
+                    failed = None
         except BaseException:
             if is_suspicious(time.monotonic() - began):
                 self._renew(direct)
@@ -173,7 +229,8 @@ class _Running:
         with self._lock:  # a call that came to the loop after its stop would never be answered
             if self._stopping:
                 raise ClientClosed(self._why_stopping)
-            return asyncio.run_coroutine_threadsafe(self.engine.run(call, deadline, failed), self.loop)
+            tries = CallTries(self.engine, call, self._caller, deadline or self.engine.deadline_of(call), failed)
+            return asyncio.run_coroutine_threadsafe(tries.run(), self.loop)
 
     def _tell(self, what: Callable[[], None]) -> None:
         with self._lock:
