@@ -16,8 +16,8 @@ from pinlater.simulation.loop import ProcessLoop, new_process
 from pinlater.worker import Worker
 from pinlater.worker._consumer.consumer import Consumer
 from pinlater.worker._consumer.worker_run import WorkerRun
-from pinlater.worker._leases.heartbeater import Heartbeater
-from pinlater.worker._leases.loop_watchdog import LoopWatchdog
+from pinlater.worker._outbox.heartbeater import Heartbeater
+from pinlater.worker._outbox.loop_watchdog import LoopWatchdog
 from pinlater.worker.settings import WorkerSettings
 
 

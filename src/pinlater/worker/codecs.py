@@ -5,7 +5,7 @@ A body decodes to values of the declared types only, whatever client enqueued it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Protocol
@@ -82,6 +82,14 @@ class MessagePackCodec(_MsgspecCodec):
 
     def __init__(self) -> None:
         super().__init__("application/msgpack", msgspec.msgpack.Encoder, msgspec.msgpack.Decoder)
+
+
+def decoder_of(codec: Codec | None, into: Any) -> Callable[[bytes], Any] | None:
+    """What decodes bodies to that type, for a codec of this module; None for one of the user's own."""
+    if isinstance(codec, _MsgspecCodec) and type(codec) in (JsonCodec, MessagePackCodec):
+        decode: Callable[[bytes], Any] = codec._decoder(into).decode  # noqa: SLF001 - of this module
+        return decode
+    return None
 
 
 CARRIED = "write a type of JSON, a date, a UUID, an enum, a dataclass, a msgspec struct or a pydantic model, or give the task a codec"

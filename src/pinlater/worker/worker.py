@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from pinlater.worker._children.child import ChildSetup
     from pinlater.worker._consumer.run_client import NewClient, Servers
     from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
-    from pinlater.worker._leases.heartbeater import Heartbeater
+    from pinlater.worker._outbox.heartbeater import Heartbeater
     from pinlater.worker._process.control_channel import ControlChannel
 
 R = TypeVar("R")
@@ -457,7 +457,7 @@ class Worker:
         child_setup: ChildSetup | None = None,
     ) -> WorkerRun:
         from pinlater.worker._consumer.run_client import opened, servers_of
-        from pinlater.worker._leases.heartbeater import Heartbeater
+        from pinlater.worker._outbox.heartbeater import Heartbeater
 
         check_client(given)
         if given is None:

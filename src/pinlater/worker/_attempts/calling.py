@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.client.values import ClaimedJob
-from pinlater.worker._attempts.endings import Ending, ending_of
+from pinlater.worker._attempts.endings import Ending, Kind, ending_of
 from pinlater.worker._enqueueing.arguments import OCTETS
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 from pinlater.worker.context import RUNNING, JobContext, ServerCalls
@@ -51,6 +51,9 @@ class AttemptResult(NamedTuple):
     error: BaseException | None = None
 
 
+_SUCCEEDED = AttemptResult(Ending(Kind.SUCCEEDED))
+
+
 def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
     """Calls a plain function."""
     process = os.getpid()
@@ -64,7 +67,7 @@ def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> At
     if os.getpid() != process:
         os._exit(0)
     try:
-        return AttemptResult(ending_of(ended, context, task.options.retry or attempt.default_retry), ended)
+        return _result(ended, task, attempt, context)
     finally:
         del ended  # or the frame and the error would hold each other, and with them the job's body
 
@@ -78,9 +81,17 @@ async def call_async(task: Task[..., Any], attempt: AttemptInput, context: JobCo
     except BaseException as error:  # noqa: BLE001 - see above
         ended = error
     try:
-        return AttemptResult(ending_of(ended, context, task.options.retry or attempt.default_retry), ended)
+        return _result(ended, task, attempt, context)
     finally:
         del ended  # or the frame and the error would hold each other, and with them the job's body
+
+
+def _result(
+    ended: BaseException | None, task: Task[..., Any], attempt: AttemptInput, context: JobContext
+) -> AttemptResult:
+    if ended is None and context.rescheduling is None and not context.why_lost:
+        return _SUCCEEDED  # as most do
+    return AttemptResult(ending_of(ended, context, task.options.retry or attempt.default_retry), ended)
 
 
 @types.coroutine

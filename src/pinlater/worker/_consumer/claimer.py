@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from pinlater.client.errors import CallerError, DequeueRateLimited, PinLaterError, QueueNotFound, UnknownMethod
-from pinlater.client.values import AckBatch, AckResult, ClaimedJob, Dequeued
-from pinlater.worker._consumer.executor import Executor
-from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs
+from pinlater.client.values import AckBatch, ClaimedJob, Dequeued
+from pinlater.worker._consumer.held_job import HeldJobs
 from pinlater.worker._consumer.pacing import Pacing
-from pinlater.worker._consumer.runner import AttemptRunner
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._enqueueing.queue_creation import not_created
-from pinlater.worker._leases.leases import Lease
-from pinlater.worker._reports.reporter import Reporter
 
 _log = logging.getLogger("pinlater.worker")
-# The default of an original server, which doesn't say how long its claims last.
-ORIGINAL_CLAIM_MS = 180_000
 # Not 0, since a claim of a paused queue that does not wait is refused.
 _WAIT_AFTER_FAILURE_MS = 500
 # The wait of a claim that takes a part of the worker's allowance, and when it takes none any more.
@@ -31,29 +24,22 @@ _AT_ONCE_S = 0.05
 
 
 class Claimer:
-    """Belongs to one queue."""
+    """Belongs to one queue. Calls `accept` with claimed jobs and the time of the server's clock."""
 
     def __init__(
-        self,
-        run: WorkerRun,
-        jobs: HeldJobs,
-        executor: Executor,
-        reporter: Reporter,
-        pacing: Pacing,
-        runner: AttemptRunner,
+        self, run: WorkerRun, jobs: HeldJobs, accept: Callable[[Sequence[ClaimedJob], int], None], pacing: Pacing
     ) -> None:
         self._run = run
         self._client = run.client
         self._settings = run.settings
         self._clock = run.clock
         self._slots = run.slots
-        self._share = run.slots.share(jobs.queue)
+        self._share = jobs.share
         self._queue = jobs.queue
         self._jobs = jobs
-        self._executor = executor
-        self._reporter = reporter
+        self._outbox = jobs.outbox
+        self._accept = accept
         self._pacing = pacing
-        self._runner = runner
         self._server_ahead_ms: int | None = None  # the server's clock against our monotonic one
         self._turn: asyncio.Future[int] | None = None
         self._failed = False  # the latest claim
@@ -61,11 +47,6 @@ class Claimer:
         self.blocked_since_s: float | None = (
             None  # monotonic; since when abandoned functions use all of the queue's slots
         )
-
-    @property
-    def abandoned_functions(self) -> int:
-        """Functions that still run although the worker gave up their jobs."""
-        return self._jobs.abandoned_functions(self._runner.threads.busy)
 
     @property
     def server_answers(self) -> bool:
@@ -102,7 +83,7 @@ class Claimer:
 
     def _is_blocked(self) -> bool:
         """Whether abandoned functions use all of the queue's slots."""
-        abandoned = self.abandoned_functions
+        abandoned = self._jobs.abandoned_functions
         if abandoned < self._share.most:
             self.blocked_since_s = None
             return False
@@ -117,18 +98,18 @@ class Claimer:
         seeks = bool(self._share.asked) and self._slots.is_shared and self._settings.wait_ms > _SHORT_WAIT_MS
         overdue = asyncio.get_running_loop().call_later(_OVERDUE_S, self._is_overdue) if seeks else None
         wait_ms = _SHORT_WAIT_MS if seeks else self._settings.wait_ms
-        reporter = self._run.reporter_with_acks(self._reporter) if seeks else self._reporter
-        acks = reporter.take()
+        outbox = self._run.outbox_with_acks(self._outbox) if seeks else self._outbox
+        acks = outbox.take()
         if self._failed:  # soon an answer, so that the log says soon that the server answers again
             wait_ms = min(wait_ms, _WAIT_AFTER_FAILURE_MS)
         try:
-            dequeued = await self._dequeue(limit, wait_ms, reporter.riding(acks))
+            dequeued = await self._dequeue(limit, wait_ms, outbox.riding(acks))
         except PinLaterError as error:
-            reporter.undelivered(acks, error if reporter is self._reporter else None)
+            outbox.undelivered(acks, error if outbox is self._outbox else None)
             if self._run.stop.is_set():  # the worker hung up
                 return
             self._run.counts.claim_errors += 1
-            due_to_acks = bool(acks) and _may_be_due_to_acks(error, are_others=reporter is not self._reporter)
+            due_to_acks = bool(acks) and _may_be_due_to_acks(error, are_others=outbox is not self._outbox)
             self._ended(backlogged=due_to_acks and self._share.backlogged)
             if not due_to_acks:
                 self._server_ahead_ms = None
@@ -139,18 +120,19 @@ class Claimer:
                     await self._pacing.failed(failure)
             return
         except asyncio.CancelledError:  # the server may have the acks; sending them again is safe
-            reporter.undelivered(acks)
+            outbox.undelivered(acks)
             raise
         finally:
             if overdue is not None:
                 overdue.cancel()
         self._failed = False
         self._creates = self._settings.auto_create
-        reporter.delivered(acks, dequeued.ack_results)
+        outbox.delivered(acks, dequeued.ack_results)
         took_s = self._clock.monotonic() - started
         found = self._seems_backlogged(dequeued, limit, took_s, seeks=seeks)
         self._slots.claim_ended(self._share, backlogged=found)
-        self._accept(dequeued.jobs)
+        if dequeued.jobs:
+            self._accept(dequeued.jobs, round(self._clock.monotonic() * 1000) + (self._server_ahead_ms or 0))
         self._run.offer_claims()  # after the jobs, of which quick ones end first, so that their acks ride on the next claim
         await self._pacing.answered(dequeued, took_s, None if seeks else wait_ms)
 
@@ -200,40 +182,11 @@ class Claimer:
             info = await self._client.server_info()
         except UnknownMethod:
             self._server_ahead_ms = 0
-            self._reporter.original_server = True
+            self._outbox.original_server = True
         else:
             # Relative to the monotonic clock: a step of this machine's wall clock must not make claims look longer than they are.
             self._server_ahead_ms = info.now_ms - round(self._clock.monotonic() * 1000)
-            self._reporter.original_server = False
-
-    def _accept(self, jobs: Sequence[ClaimedJob]) -> None:
-        now_ms = round(self._clock.monotonic() * 1000) + (self._server_ahead_ms or 0)
-        accepted = []
-        for job in jobs:
-            held = HeldJob(job)
-            if (job.token or self._reporter.original_server) and not self._lease(held, now_ms):
-                self._run.counts.released += 1
-                continue
-            accepted.append(held)
-        self._run.counts.claimed += len(jobs)
-        self._jobs.wait(accepted)
-        self._run.jobs_came()
-
-    def _lease(self, held: HeldJob, now_ms: int) -> bool:
-        """Has the claim renewed; False if it was given back unread, while the event loop was blocked."""
-        deadline_ms, stopper = held.job.claim_deadline_ms, self._executor.stopper
-        length_ms = ORIGINAL_CLAIM_MS if deadline_ms is None else deadline_ms - now_ms
-        length_ms = min(length_ms, self._executor.claim_timeout_ms(held.job) or length_ms)
-        on_loop = asyncio.get_running_loop().call_soon_threadsafe
-
-        def lost(result: AckResult) -> None:
-            on_loop(stopper.lose, held, result)
-
-        lease = Lease(held.job, lost, partial(on_loop, stopper.given_back, held))
-        held.lease, sooner = self._run.leases.add(lease, max(1, length_ms))
-        if sooner:
-            self._run.heartbeater.wake()
-        return held.lease is not None
+            self._outbox.original_server = False
 
 
 def _may_be_due_to_acks(error: PinLaterError, *, are_others: bool) -> bool:

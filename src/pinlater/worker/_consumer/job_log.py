@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from pinlater.client.values import ClaimedJob
 from pinlater.domain.failures import without_retry_delay
 from pinlater.domain.wording import error_line
 from pinlater.worker._attempts.endings import Ending, Kind, type_name
 from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, text_of, user_traceback
-from pinlater.worker._consumer.held_jobs import HeldJob
 from pinlater.worker.context import attempt_number, is_last_attempt
 from pinlater.worker.errors import CantDecode, ClaimLost, Retry
 from pinlater.worker.logs import fields_of
+from pinlater.worker.tasks import Task
 
 _log = logging.getLogger("pinlater.worker")
 _OUR_NAMES = {
@@ -29,18 +30,18 @@ def started(job: ClaimedJob, task: str) -> None:
     _log.debug("%s started", task, extra=_fields(job, task))
 
 
-def ended(held: HeldJob, task: str, ending: Ending, error: BaseException | None, took_s: float) -> None:
+def ended(job: ClaimedJob, of: Task[..., Any], ending: Ending, error: BaseException | None, took_s: float) -> None:
     """An attempt ended. `error`: its exception if it is in this process. A failure has its own level, whatever the task's."""
-    job, took = held.job, span(took_s)
+    task, level, took = of.name, of.options.log_level, span(took_s)
     if ending.kind is Kind.SUCCEEDED:
-        _log.log(held.log_level, "%s succeeded in %s", task, took, extra=_fields(job, task))
+        _log.log(level, "%s succeeded in %s", task, took, extra=_fields(job, task))
     elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
         _log_failure(job, task, ending, error, took)
     elif ending.kind is Kind.SNOOZED:
         again = span(ending.delay_ms / 1000)
-        _log.log(held.log_level, "%s snoozed after %s, again in %s", task, took, again, extra=_fields(job, task))
+        _log.log(level, "%s snoozed after %s, again in %s", task, took, again, extra=_fields(job, task))
     elif ending.kind is Kind.RESCHEDULED:
-        _log.log(held.log_level, "%s rescheduled after %s", task, took, extra=_fields(job, task))
+        _log.log(level, "%s rescheduled after %s", task, took, extra=_fields(job, task))
     elif ending.kind is Kind.LOST:
         _log_loss(job, task, ending, error, took)
 

@@ -7,10 +7,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from pinlater.worker._consumer.held_jobs import HeldJobs, StopReason
-from pinlater.worker._consumer.job_stopper import CANCEL_S, JobStopper
+from pinlater.worker._consumer.held_job import CANCEL_S, HeldJobs, HeldState, StopReason, handed_over
 from pinlater.worker._consumer.worker_run import WorkerRun
-from pinlater.worker._reports.reporter import Reporter
 
 _log = logging.getLogger("pinlater.worker")
 # How long a claim under way may still be answered: a busy queue's is, an idle queue's long poll is not.
@@ -24,12 +22,10 @@ _REPORT_S = 6.0
 class Shutdown:
     """Takes the grace time at most, and a few seconds for reports."""
 
-    def __init__(self, run: WorkerRun, jobs: HeldJobs, stopper: JobStopper, reporter: Reporter) -> None:
+    def __init__(self, run: WorkerRun, jobs: HeldJobs) -> None:
         self._run = run
-        self._queue = jobs.queue
         self._jobs = jobs
-        self._stopper = stopper
-        self._reporter = reporter
+        self._outbox = jobs.outbox
 
     async def end_claiming(self, claiming: asyncio.Task[None]) -> None:
         """Waits for the worker to stop, then ends the claim under way."""
@@ -50,32 +46,33 @@ class Shutdown:
         flushing.cancel()  # keeps the acks that it is sending
         await asyncio.wait({flushing})
         timeout_s = max(_REPORT_S, until - self._run.clock.monotonic())
-        await first_of(self._reporter.flush_the_rest(timeout_s), self._stopped_now())
+        await first_of(self._outbox.flush_the_rest(timeout_s), self._stopped_now())
 
     async def _give_back_waiting(self) -> None:
-        await self._reporter.release([held.hand_over_lease() for held in self._jobs.drop_waiting()])
+        await self._outbox.release(handed_over(self._jobs.drop_waiting()))
 
     async def _wait_for_running(self) -> None:
-        tasks = [held.task for held in self._jobs.running if held.task is not None]
+        tasks = [held.running for held in self._jobs.running if held.running is not None]
         if tasks:
             grace_s = self._run.settings.grace_ms / 1000
             await first_of(self._run.stop_now.wait(), asyncio.wait(tasks), timeout_s=grace_s)
 
     async def _give_back_running(self) -> None:
-        left = self._jobs.stoppable()
+        left = [held for held in self._jobs.running if held.state is HeldState.RUNNING]
         if not left:
             return
-        _log.warning("queue %s: jobs that did not finish in time are given back: %d", self._queue, len(left))
-        given_back = [held.hand_over_lease() for held in left]  # heartbeats go on until the server has the jobs
+        _log.warning("queue %s: jobs that did not finish in time are given back: %d", self._jobs.queue, len(left))
+        given_back = handed_over(left)  # heartbeats go on until the server has the jobs
         for held in left:
-            self._stopper.stop(held, StopReason.GIVEN_BACK)
-        await asyncio.wait([held.task for held in left if held.task is not None], timeout=CANCEL_S)
-        await self._reporter.release(given_back)
+            held.stop(StopReason.GIVEN_BACK)
+        await asyncio.wait([held.running for held in left if held.running is not None], timeout=CANCEL_S)
+        await self._outbox.release(given_back)
 
     async def _wait_for_reports(self) -> None:
-        reporting = [held.task for held in self._jobs.running if held.reporting and held.task is not None]
-        if reporting or self._stopper.reporting:
-            await asyncio.wait([*self._stopper.reporting, *reporting], timeout=_REPORT_S)
+        ended = [held.running for held in self._jobs.running if held.state is HeldState.REPORTING]
+        reporting = [*self._jobs.late_reports, *(task for task in ended if task is not None)]
+        if reporting:
+            await asyncio.wait(reporting, timeout=_REPORT_S)
 
     async def _stopped_now(self) -> None:
         await self._run.stop_now.wait()

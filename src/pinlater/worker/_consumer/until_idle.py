@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pinlater.client.errors import DequeueRateLimited, PinLaterError
 from pinlater.client.values import Dequeued
 from pinlater.worker._consumer.consumer import Consumer
-from pinlater.worker._consumer.held_jobs import HeldJobs
+from pinlater.worker._consumer.held_job import HeldJobs
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import RunsIn, Task
@@ -53,8 +54,7 @@ class Idleness:
 
     def add_consumer(self, queue: str, tasks: Mapping[str, Task[..., Any]], default: Task[..., Any] | None) -> None:
         """Adds a queue to the run."""
-        jobs = self._run.new_jobs(queue)
-        self._run.consumers.append(Consumer(self._run, queue, tasks, default, IdlePace(self, jobs), jobs))
+        self._run.consumers.append(Consumer(self._run, queue, tasks, default, partial(IdlePace, self)))
 
     def found_nothing(self, pace: IdlePace) -> None:
         """A consumer has no job. Ends the run if that is true of all of them."""
@@ -98,7 +98,7 @@ class IdlePace:
         if dequeued.jobs or self._ended_before != self._idleness.jobs_ended:
             return
         self._jobs.changed.clear()
-        if not self._jobs.count:
+        if not self._jobs.waiting and not self._jobs.running:
             self._idleness.found_nothing(self)
         await self._jobs.changed.wait()
 

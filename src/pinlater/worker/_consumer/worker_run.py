@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from os import PathLike
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.values import ClaimedJob, WorkerInfo
 from pinlater.domain.clock import Clock
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import ChildSetup
-from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs
 from pinlater.worker._consumer.outage import Outage
 from pinlater.worker._consumer.recycling import Recycling
 from pinlater.worker._consumer.slots import LASTING_MS, JobHolder, Slots
-from pinlater.worker._leases.heartbeater import Heartbeater
-from pinlater.worker._leases.introduction import Introduction, new_number, own_info
-from pinlater.worker._reports.reporter import Reporter
+from pinlater.worker._outbox.heartbeater import Heartbeater
+from pinlater.worker._outbox.introduction import Introduction, new_number, own_info
+from pinlater.worker._outbox.leases import Lease
+from pinlater.worker._outbox.outbox import Outbox
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.settings import WorkerSettings
 
+L = TypeVar("L", bound=Lease)
 _log = logging.getLogger("pinlater.worker")
 # Called as an attempt ends, with the exception if it is in this process.
 OnEnd = Callable[[ClaimedJob, Ending, BaseException | None], None]
@@ -54,18 +55,29 @@ class ClaimerState(Protocol):
     blocked_since_s: float | None
 
     @property
-    def abandoned_functions(self) -> int: ...
+    def server_answers(self) -> bool: ...
+
+
+class JobsInHand(Protocol):
+    """What others ask of the jobs of a queue. `running`: those that have slots. `changed` is set when a function has ended."""
+
+    changed: asyncio.Event
 
     @property
-    def server_answers(self) -> bool: ...
+    def running(self) -> Sized: ...
+
+    @property
+    def abandoned_functions(self) -> int: ...
 
 
 class QueueConsumer(JobHolder, Protocol):
     """One queue's consumer, as all others see it."""
 
     queue: str
-    jobs: HeldJobs
-    reporter: Reporter
+    outbox: Outbox
+
+    @property
+    def jobs(self) -> JobsInHand: ...
 
     @property
     def claimer(self) -> ClaimerState: ...
@@ -77,6 +89,7 @@ class WorkerRun:
     """From its start until all consumers have ended. `stop` ends it in order; with `stop_now` running jobs get no grace time."""
 
     def __init__(self, client: AsyncClient, heartbeater: Heartbeater, options: RunOptions) -> None:
+        self.loop = asyncio.get_running_loop()
         self.client = client
         self.heartbeater = heartbeater
         self.leases = heartbeater.leases
@@ -106,7 +119,7 @@ class WorkerRun:
     @property
     def abandoned_functions(self) -> int:
         """Functions that still run although the worker gave up on their jobs."""
-        return sum(consumer.claimer.abandoned_functions for consumer in self.consumers)
+        return sum(consumer.jobs.abandoned_functions for consumer in self.consumers)
 
     def recycle(self, reason: str) -> None:
         """Stops in order, so that another worker replaces this one."""
@@ -115,23 +128,20 @@ class WorkerRun:
             _log.info("the worker ends so that another replaces it: %s", reason)
             self.stop.set()
 
-    def end_lease(self, held: HeldJob) -> None:
-        """The job's claim needs no more heartbeats."""
-        if held.lease is not None:
-            self.leases.drop([held.lease])
-            held.lease = None
+    def renew(self, claims: Sequence[L]) -> Sequence[L]:
+        """Has the claims renewed. Returns those that were given back unread, while the event loop was blocked."""
+        given_back, is_sooner = self.leases.add(claims)
+        if is_sooner:
+            self.heartbeater.wake()
+        return given_back
 
-    def reporter_with_acks(self, own: Reporter) -> Reporter:
+    def outbox_with_acks(self, own: Outbox) -> Outbox:
         """Whose acks ride on a claim: those of its own queue, or if there are none, of the queue with the most."""
         if own.waiting_acks or len(self.consumers) == 1:
             return own
-        return max([consumer.reporter for consumer in self.consumers], key=lambda reporter: reporter.waiting_acks)
+        return max([consumer.outbox for consumer in self.consumers], key=lambda outbox: outbox.waiting_acks)
 
     # --- slots ------------------------------------------------------------------------------------------------------------
-    def new_jobs(self, queue: str) -> HeldJobs:
-        """No jobs of a queue, yet."""
-        return HeldJobs(self.slots, self.slots.share(queue))
-
     def jobs_came(self) -> None:
         """A claim has brought jobs: starts those for which there are slots, and gives back what is too much."""
         self.start_waiting()
@@ -148,7 +158,7 @@ class WorkerRun:
         """The worker may need more jobs: begins claims once what is ready to run has run."""
         if not self._offers_claims:
             self._offers_claims = True
-            asyncio.get_running_loop().call_soon(self._begin_claims)
+            self.loop.call_soon(self._begin_claims)
 
     def _begin_claims(self) -> None:
         self._offers_claims = False
@@ -166,7 +176,7 @@ class WorkerRun:
     def _look_later(self) -> None:
         if not self._looks:
             self._looks = True
-            asyncio.get_running_loop().call_later(LASTING_MS / 1000, self._look)
+            self.loop.call_later(LASTING_MS / 1000, self._look)
 
     def _look(self) -> None:
         self._looks = False

@@ -31,7 +31,7 @@ from msgspec import inspect as decoded
 
 from pinlater.client._bodies import body_of
 from pinlater.client.values import ClaimedJob
-from pinlater.worker.codecs import CARRIED, Codec, JsonCodec, MessagePackCodec, cant_carry
+from pinlater.worker.codecs import CARRIED, Codec, JsonCodec, MessagePackCodec, cant_carry, decoder_of
 from pinlater.worker.context import JobContext
 from pinlater.worker.errors import UnusableHandler
 from pinlater.worker.other_names import argument_hint
@@ -133,6 +133,8 @@ class Parameters(NamedTuple):
     # The parameter that was the whole body before others, with defaults, came; None if there can't be one.
     once_alone: inspect.Parameter | None = None
     refused: RefusedTypes = RefusedTypes()
+    # Of the task's own codec and its `decode` for the type of the body; None if the codec is one of the user's own.
+    own: tuple[Codec, Callable[[bytes], Any]] | None = None
 
     def encode(self, codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The body of a call. Raises TypeError if the arguments don't fit the signature, or one has a type that no worker takes."""
@@ -205,7 +207,8 @@ class Parameters(NamedTuple):
     def _decode_named(self, codec: Codec, body: bytes, content_type: str) -> dict[str, Any]:
         once_alone = self.once_alone
         try:
-            values = codec.decode(body, self.body_type)
+            own = self.own
+            values = own[1](body) if own is not None and own[0] is codec else codec.decode(body, self.body_type)
         except Exception:
             if once_alone is not None and self._is_one_value(codec, body, content_type, once_alone):
                 value = body if once_alone.annotation is bytes else codec.decode(body, once_alone.annotation)
@@ -283,7 +286,13 @@ def parameters_of(function: Callable[..., Any], task: str = "", codec: Codec | N
         bool(required),
         _once_alone(in_body, required),
         refused_types(codec, in_body) if form in {_Form.NAMED, _Form.WHOLE} else RefusedTypes(),
+        _own(codec, body_type) if form is _Form.NAMED else None,
     )
+
+
+def _own(codec: Codec | None, body_type: Any) -> tuple[Codec, Callable[[bytes], Any]] | None:
+    decode = decoder_of(codec, body_type)
+    return None if codec is None or decode is None else (codec, decode)
 
 
 def _once_alone(in_body: list[inspect.Parameter], required: list[inspect.Parameter]) -> inspect.Parameter | None:

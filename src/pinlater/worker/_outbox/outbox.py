@@ -1,4 +1,5 @@
-"""Tells the server how jobs ended: acks, which ride on the next claim or are flushed soon, and jobs given back.
+"""All that a queue's jobs tell the server: checkpoints at once, and how they ended: acks, which ride on the next claim or are flushed soon,
+new run times, and jobs given back. Heartbeats, which must not wait for the event loop, are sent by `heartbeater`.
 
 A report that can't be delivered waits in its shard's retry queue as long as the worker runs, and its claim is renewed meanwhile; tokens
 make it safe to send a report again. While a shard has a retry queue, its new reports join that queue and don't ride on claims: a server
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from pinlater.client.async_client import AsyncClient
@@ -19,22 +21,20 @@ from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, 
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
 from pinlater.domain.wording import counted
-from pinlater.worker._attempts.endings import Ending, Kind, type_name
-from pinlater.worker._reports.delivery import Delivery
-from pinlater.worker._reports.report import AckBuffer, GiveBack, Report, first_request, mark_maybe_applied
-from pinlater.worker._reports.retry_queue import RetryQueue
-from pinlater.worker.counts import TaskCounts, WorkerCounts
-from pinlater.worker.errors import ProcessDied
+from pinlater.worker._attempts.endings import Ending, Kind
+from pinlater.worker._outbox.delivery import Delivery
+from pinlater.worker._outbox.report import ACKS_PER_REQUEST_MAX, GiveBack, Reported, first_request, mark_maybe_applied
+from pinlater.worker._outbox.retry_queue import RetryQueue
+from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
 _log = logging.getLogger("pinlater.worker")
 # How long a job waits in its slot for the first try of a report that is not an ack.
 _FIRST_TRY_S = 5.0
-PROCESS_DIED = type_name(ProcessDied)
 
 
-class Reporter:
-    """One queue's reports. Calls `settled` with the leases of claims that need no more heartbeats."""
+class Outbox:
+    """Belongs to one queue. Calls `settled` with the jobs whose claims need no more heartbeats."""
 
     def __init__(
         self,
@@ -43,14 +43,16 @@ class Reporter:
         settings: WorkerSettings,
         counts: WorkerCounts,
         clock: Clock,
-        settled: Callable[[Sequence[int]], object],
+        settled: Callable[[Sequence[Reported]], object],
     ) -> None:
         self._client = client
         self._clock = clock
         self._queue = queue
         self._settings = settings
         self._delivery = Delivery(client, queue, counts, clock, settings.retry_delay_ms, settled)
-        self._acks: AckBuffer[Report] = AckBuffer()
+        self._acks: deque[Reported] = deque()  # bounded by the jobs that a worker may hold
+        self._filled = asyncio.Event()  # there are acks
+        self._since_s = 0.0  # when the oldest came, by the event loop's time
         self._retries: dict[str, RetryQueue] = {}  # by shard; each is there while it has reports
         self._retrying: asyncio.TaskGroup | None = None
 
@@ -73,27 +75,33 @@ class Reporter:
         """Reports that the server has not taken or refused yet."""
         return len(self._acks) + sum(map(len, self._retries.values()))
 
-    async def end(
-        self, job: ClaimedJob, ending: Ending, lease: int | None = None, task_counts: TaskCounts | None = None
-    ) -> None:
+    async def end(self, held: Reported, ending: Ending) -> None:
         """Reports how an attempt ended: an ack with the next claim or soon, a release or a new run time at once.
 
-        `task_counts` have counted the attempt; they learn of it if its claim had ended before.
+        The counts of the job's task have counted the attempt; they learn of it if its claim had ended before.
         """
+        job = held.job
         if ending.kind is Kind.SUCCEEDED:
-            report = Report(job, Ack(job.descriptor, token=job.token), lease, task_counts)
+            held.message = Ack(job.descriptor, token=job.token)
         elif ending.kind is Kind.SNOOZED:
-            await self.release([(job, lease)], max(1, ending.delay_ms))  # 0 is for jobs that have not run
+            await self.release([held], max(1, ending.delay_ms))  # 0 is for jobs that have not run
             return
         elif ending.kind is Kind.RESCHEDULED and ending.rescheduling is not None:
             at_ms, body = ending.rescheduling
-            move = Checkpoint(job.descriptor, job.token, new_body=body, move_to_pending=True, run_after_ms=at_ms)
-            await self._send_now([Report(job, move, lease)])
+            held.message = Checkpoint(
+                job.descriptor, job.token, new_body=body, move_to_pending=True, run_after_ms=at_ms
+            )
+            await self._send_now([held])
             return
         else:
-            report = Report(job, self._failure(job, ending), lease, task_counts)
-        if not self._retries or not self._joins_retries(report):
-            self._acks.add(report)
+            held.message = self._failure(job, ending)
+        held.is_counted = True
+        if self._retries and self._joins_retries(held):
+            return
+        if not self._acks:
+            self._since_s = asyncio.get_running_loop().time()
+            self._filled.set()
+        self._acks.append(held)
 
     def _failure(self, job: ClaimedJob, ending: Ending) -> Ack:
         return Ack(
@@ -130,51 +138,41 @@ class Reporter:
         await self._client.checkpoint_plain(self._queue, [item])
         return AckResult(item.descriptor, Outcome.APPLIED)
 
-    async def crashes_of(self, job: ClaimedJob) -> int:
-        """How many processes died while they ran this job, by its history; 0 if the server doesn't answer."""
-        try:
-            info = (await self._client.lookup([job.descriptor])).get(job.descriptor)
-        except PinLaterError as error:
-            _log.warning("queue %s: can't read the history of job %s: %s", self._queue, job.descriptor, error)
-            return 0
-        if info is None:
-            return 0
-        in_history = sum(attempt.error_type == PROCESS_DIED for attempt in info.attempts)
-        return in_history or info.custom_status.count(f"{PROCESS_DIED}:")
+    async def release(self, jobs: Sequence[Reported], delay_ms: int = 0) -> None:
+        """Gives jobs back, so that they keep their attempts. Retried as long as the worker runs."""
+        await self._send_now(self._give_backs(jobs, delay_ms))
 
-    async def release(self, claims: Sequence[tuple[ClaimedJob, int | None]], delay_ms: int = 0) -> None:
-        """Gives jobs back, each with its lease, so that they keep their attempts. Retried as long as the worker runs."""
-        await self._send_now(self._give_backs(claims, delay_ms))
-
-    def release_soon(self, claims: Sequence[tuple[ClaimedJob, int | None]]) -> None:
+    def release_soon(self, jobs: Sequence[Reported]) -> None:
         """The same, without waiting for the server."""
         if self._retrying is None:  # the worker is about to send all that is left
-            self._keep(self._give_backs(claims), at_once=True)
+            self._keep(self._give_backs(jobs), at_once=True)
         else:
-            self._retrying.create_task(self.release(claims), name=f"jobs of {self._queue} go back")
+            self._retrying.create_task(self.release(jobs), name=f"jobs of {self._queue} go back")
 
-    def _give_backs(self, claims: Sequence[tuple[ClaimedJob, int | None]], delay_ms: int = 0) -> list[Report]:
-        return [
-            Report(job, GiveBack(Claim(job.descriptor, job.token), delay_ms), lease)
-            for job, lease in claims
-            if job.token or self.original_server
-        ]
+    def _give_backs(self, jobs: Sequence[Reported], delay_ms: int = 0) -> list[Reported]:
+        sendable = [held for held in jobs if held.job.token or self.original_server]
+        for held in sendable:
+            held.message = GiveBack(Claim(held.job.descriptor, held.job.token), delay_ms)
+        return sendable
 
     # --- acks that ride on a claim ----------------------------------------------------------------------------------------
-    def take(self) -> list[Report]:
+    def take(self) -> list[Reported]:
         """Acks that ride on a claim; `delivered` or `undelivered` must follow."""
-        return self._acks.take()
+        taken = [self._acks.popleft() for _ in range(min(len(self._acks), ACKS_PER_REQUEST_MAX))]
+        if not self._acks:
+            self._filled.clear()
+        return taken
 
-    def riding(self, acks: Sequence[Report]) -> AckBatch | None:
+    def riding(self, acks: Sequence[Reported]) -> AckBatch | None:
         """The acks as a part of a claim."""
         return self._delivery.batch(acks) if acks else None
 
-    def delivered(self, acks: Sequence[Report], results: Sequence[AckResult]) -> None:
+    def delivered(self, acks: Sequence[Reported], results: Sequence[AckResult]) -> None:
         """The server has answered. Acks that it could not apply are sent again."""
         if acks:
             self._keep(self._delivery.settle(acks, results), at_once=False)
 
-    def undelivered(self, acks: Sequence[Report], error: PinLaterError | None = None) -> None:
+    def undelivered(self, acks: Sequence[Reported], error: PinLaterError | None = None) -> None:
         """The claim failed. Each shard's acks are sent separately now, unless the queue is gone, which is final for all of them."""
         if isinstance(error, QueueNotFound):
             self._delivery.refused(acks, error)
@@ -189,10 +187,20 @@ class Reporter:
             self._retrying = group
             try:
                 while True:
-                    await self._acks.wait_for_flush(self._settings.ack_flush_ms / 1000)
-                    await self._send(self._acks.take())
+                    await self._wait_for_flush(self._settings.ack_flush_ms / 1000)
+                    await self._send(self.take())
             finally:
                 self._retrying = None
+
+    async def _wait_for_flush(self, after_s: float) -> None:
+        """Returns when the oldest ack has waited for `after_s`."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._filled.wait()
+            remaining_s = self._since_s + after_s - loop.time()
+            if remaining_s <= 0:
+                return
+            await asyncio.sleep(remaining_s)
 
     async def flush_the_rest(self, timeout_s: float) -> None:
         """Sends all reports, retrying until the timeout. `flush_until_cancelled` must have ended."""
@@ -206,14 +214,14 @@ class Reporter:
                 _log.error("queue %s: %s could not be delivered; those jobs run again", self._queue, number)
 
     async def _send_the_rest(self) -> None:
-        while acks := self._acks.take():
+        while acks := self.take():
             await self._send(acks)
         async with asyncio.TaskGroup() as group:
             for shard, retries in self._retries.items():
                 retries.retry_now()
                 group.create_task(retries.run(), name=f"reports of shard {shard}")
 
-    async def _send_now(self, reports: Sequence[Report]) -> None:
+    async def _send_now(self, reports: Sequence[Reported]) -> None:
         waiting = [report for report in reports if not self._joins_retries(report)]
         while waiting:
             part = first_request(waiting)
@@ -222,7 +230,7 @@ class Reporter:
                 async with asyncio.timeout(_FIRST_TRY_S):
                     await self._send(part)
 
-    async def _send(self, reports: Sequence[Report]) -> None:
+    async def _send(self, reports: Sequence[Reported]) -> None:
         """One try. Keeps the reports that fail; cancelled, all of them."""
         if not reports:
             return
@@ -237,7 +245,7 @@ class Reporter:
             self._keep(again, at_once=False)
 
     # --- retry queues -----------------------------------------------------------------------------------------------------
-    def _joins_retries(self, report: Report) -> bool:
+    def _joins_retries(self, report: Reported) -> bool:
         """Whether its shard has a retry queue, which then takes the report."""
         retries = self._retries.get(shard_of(report.job.descriptor))
         if retries is None:
@@ -245,9 +253,9 @@ class Reporter:
         retries.add([report])
         return True
 
-    def _keep(self, reports: Sequence[Report], *, at_once: bool) -> None:
+    def _keep(self, reports: Sequence[Reported], *, at_once: bool) -> None:
         """Puts reports into retry queues. `at_once`: the server answered, so only some shards are at fault."""
-        by_shard: dict[str, list[Report]] = {}
+        by_shard: dict[str, list[Reported]] = {}
         for report in reports:
             by_shard.setdefault(shard_of(report.job.descriptor), []).append(report)
         for shard, part in by_shard.items():

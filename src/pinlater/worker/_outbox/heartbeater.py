@@ -15,11 +15,11 @@ from typing import Any
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.domain.clock import Clock
-from pinlater.worker._leases.introduction import Introduction
-from pinlater.worker._leases.leases import Leases
-from pinlater.worker._leases.loop_watchdog import LoopWatchdog
-from pinlater.worker._leases.renewals import Renewals
-from pinlater.worker._leases.unstarted_jobs import UnstartedJobs
+from pinlater.worker._outbox.introduction import Introduction
+from pinlater.worker._outbox.leases import Leases
+from pinlater.worker._outbox.loop_watchdog import LoopWatchdog
+from pinlater.worker._outbox.renewals import Renewals
+from pinlater.worker._outbox.unstarted_jobs import UnstartedJobs
 
 _JOIN_S = 5.0
 

@@ -14,8 +14,8 @@ from itertools import islice
 
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.wording import counted
-from pinlater.worker._reports.delivery import Delivery
-from pinlater.worker._reports.report import ACKS_PER_REQUEST_MAX, Report, first_request, mark_maybe_applied
+from pinlater.worker._outbox.delivery import Delivery
+from pinlater.worker._outbox.report import ACKS_PER_REQUEST_MAX, Reported, first_request, mark_maybe_applied
 
 _log = logging.getLogger("pinlater.worker")
 
@@ -27,7 +27,7 @@ class RetryQueue:
         self._delivery = delivery
         self._backoff_s = backoff_s
         self._name = f"queue {queue}, shard {shard}"
-        self._reports: deque[Report] = deque()
+        self._reports: deque[Reported] = deque()
         self._failures = 0
         self._retry_after_s = 0.0  # as the server asks
         self._warned = False
@@ -35,7 +35,7 @@ class RetryQueue:
     def __len__(self) -> int:
         return len(self._reports)
 
-    def add(self, reports: Sequence[Report]) -> None:
+    def add(self, reports: Sequence[Reported]) -> None:
         """Adds more."""
         self._reports.extend(reports)
 
@@ -64,7 +64,7 @@ class RetryQueue:
                 _log.info("%s: reports arrive again", self._name)
             self._failures, self._retry_after_s, self._warned = 0, 0.0, False
 
-    async def _try(self, batch: list[Report]) -> list[Report]:
+    async def _try(self, batch: list[Reported]) -> list[Reported]:
         """The reports to send again."""
         try:
             again = await self._delivery.send(batch)
@@ -83,7 +83,7 @@ class RetryQueue:
         mark_maybe_applied(batch)
         return batch
 
-    def _warn(self, reports: Sequence[Report], reason: str) -> None:
+    def _warn(self, reports: Sequence[Reported], reason: str) -> None:
         level = logging.DEBUG if self._warned else logging.WARNING  # one warning for many retries
         self._warned = True
         number = counted(len(reports), "report")

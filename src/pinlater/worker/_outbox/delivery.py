@@ -14,7 +14,7 @@ from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Outcome
 from pinlater.domain.clock import Clock
 from pinlater.domain.wording import counted
 from pinlater.worker._attempts.endings import Kind, type_name
-from pinlater.worker._reports.report import GiveBack, Report, acks_of, mark_maybe_applied
+from pinlater.worker._outbox.report import GiveBack, Reported, acks_of, mark_maybe_applied
 from pinlater.worker.context import why_lost
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.logs import fields_of
@@ -24,7 +24,7 @@ _NAMED_MAX = 3
 
 
 class Delivery:
-    """Sends one queue's reports. Calls `settled` with the leases of those that need no further try."""
+    """Sends one queue's reports. Calls `settled` with those that need no further try."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Delivery:
         counts: WorkerCounts,
         clock: Clock,
         retry_delay_ms: int,
-        settled: Callable[[Sequence[int]], object],
+        settled: Callable[[Sequence[Reported]], object],
     ) -> None:
         self._client = client
         self._queue = queue
@@ -43,11 +43,11 @@ class Delivery:
         self._settled = settled
         self.original_server = False  # without outcomes, releases and error types
 
-    def batch(self, acks: Sequence[Report]) -> AckBatch:
+    def batch(self, acks: Sequence[Reported]) -> AckBatch:
         """Acks that ride on a claim; `settle` or `refused` must follow."""
         return AckBatch(self._queue, acks_of(acks), per_item_errors=True)
 
-    async def send(self, reports: Sequence[Report]) -> list[Report]:
+    async def send(self, reports: Sequence[Reported]) -> list[Reported]:
         """Sends reports of one kind in one request. Returns those to send again; raises PinLaterError if those are all.
 
         A CallerError is not retried: smaller requests find the reports that the server refuses.
@@ -62,13 +62,13 @@ class Delivery:
         except CallerError as error:
             return await self._send_halves(reports, error)
 
-    async def _send(self, reports: Sequence[Report]) -> list[Report]:
+    async def _send(self, reports: Sequence[Reported]) -> list[Reported]:
         if self.original_server:
             await self._send_plain(reports)
             return self.settle(reports, ())
         return self.settle(reports, await self._call(reports))
 
-    async def _call(self, reports: Sequence[Report]) -> Sequence[AckResult]:
+    async def _call(self, reports: Sequence[Reported]) -> Sequence[AckResult]:
         first = reports[0].message
         if isinstance(first, Ack):
             return await self._client.ack(self._queue, acks_of(reports), per_item_errors=True)
@@ -78,13 +78,13 @@ class Delivery:
         moves = [report.message for report in reports if isinstance(report.message, Checkpoint)]
         return await self._client.checkpoint(self._queue, moves, per_item_errors=True)
 
-    async def _send_plain(self, reports: Sequence[Report]) -> None:
+    async def _send_plain(self, reports: Sequence[Reported]) -> None:
         if isinstance(reports[0].message, Ack):
             await self._client.ack_plain(self._queue, acks_of(reports))
         else:
             await self._client.checkpoint_plain(self._queue, [self._as_checkpoint(report) for report in reports])
 
-    def _as_checkpoint(self, report: Report) -> Checkpoint:
+    def _as_checkpoint(self, report: Reported) -> Checkpoint:
         """For a server without releases."""
         if isinstance(report.message, Checkpoint):
             return report.message
@@ -93,13 +93,13 @@ class Delivery:
         return Checkpoint(job.descriptor, job.token, move_to_pending=True, run_after_ms=self._clock.now_ms() + delay_ms)
 
     # --- the server's answer ----------------------------------------------------------------------------------------------
-    def settle(self, reports: Sequence[Report], results: Sequence[AckResult]) -> list[Report]:
+    def settle(self, reports: Sequence[Reported], results: Sequence[AckResult]) -> list[Reported]:
         """Settles reports by the server's results; returns those to send again. Without `results` all were applied."""
         if len(results) != len(reports):
             results = [AckResult(report.job.descriptor, Outcome.APPLIED) for report in reports]
-        again: list[Report] = []
-        leases: list[int] = []
-        lost: list[tuple[Report, Ack, AckResult]] = []
+        again: list[Reported] = []
+        settled: list[Reported] = []
+        lost: list[tuple[Reported, Ack, AckResult]] = []
         released = 0
         for report, result in zip(reports, results, strict=True):
             if result.error is not None:
@@ -113,21 +113,20 @@ class Delivery:
                     lost.append((report, report.message, result))
             elif not isinstance(report.message, Ack):
                 released += 1
-            if report.lease is not None:
-                leases.append(report.lease)
+            settled.append(report)
         self._counts.released += released
         if lost:
             self._note_lost(lost)
-        if leases:
-            self._settled(leases)
+        if settled:
+            self._settled(settled)
         return again
 
-    async def _send_halves(self, reports: Sequence[Report], error: CallerError) -> list[Report]:
+    async def _send_halves(self, reports: Sequence[Reported], error: CallerError) -> list[Reported]:
         """The server refused the request and applied none of it: halves find the reports at fault."""
         if len(reports) == 1 or isinstance(error, QueueNotFound):
             return self.refused(reports, error)
         middle = len(reports) // 2
-        again: list[Report] = []
+        again: list[Reported] = []
         for part in (reports[:middle], reports[middle:]):
             try:
                 again += await self.send(part)
@@ -136,17 +135,17 @@ class Delivery:
                 again += part
         return again
 
-    def refused(self, reports: Sequence[Report], error: PinLaterError) -> list[Report]:
+    def refused(self, reports: Sequence[Reported], error: PinLaterError) -> list[Reported]:
         """The server refused these for good. Returns the report if a failure is to be sent in its place."""
         if len(reports) == 1 and self._replaced_by_failure(reports[0], error):
             return list(reports)
         if reports:
             _log.error("queue %s: %s refused: %s", self._queue, counted(len(reports), "report"), error.message)
         self._counts.acks_refused += sum(isinstance(report.message, Ack) for report in reports)
-        self._settled([report.lease for report in reports if report.lease is not None])
+        self._settled(reports)
         return []
 
-    def _replaced_by_failure(self, report: Report, error: PinLaterError) -> bool:
+    def _replaced_by_failure(self, report: Reported, error: PinLaterError) -> bool:
         """A job that can't be rescheduled as its task wished fails instead, so that its history says why."""
         if not isinstance(report.message, Checkpoint) or self.original_server or isinstance(error, QueueNotFound):
             return False
@@ -162,7 +161,7 @@ class Delivery:
         _log.error("job %s %s", report.job.descriptor, text)
         return True
 
-    def _note_lost(self, lost: Sequence[tuple[Report, Ack, AckResult]]) -> None:
+    def _note_lost(self, lost: Sequence[tuple[Reported, Ack, AckResult]]) -> None:
         """The claims had ended before these acks came: one line for all that were sent before, as after an outage of their shard."""
         waited: list[str] = []
         for report, ack, result in lost:
@@ -181,17 +180,17 @@ class Delivery:
                 self._queue, counted(len(waited), "report"), named, f" and {more} more" if more > 0 else "",
             )  # fmt: skip
 
-    def _count_lost(self, report: Report, ack: Ack) -> None:
+    def _count_lost(self, report: Reported, ack: Ack) -> None:
         """The attempt neither succeeded nor failed."""
         self._counts.acks_refused += 1
-        if report.task_counts is not None:
+        if report.is_counted and report.counts is not None:
             self._counts.lost += 1
             self._counts.succeeded -= ack.succeeded
             self._counts.failed -= not ack.succeeded
             failed = Kind.GIVEN_UP if ack.final else Kind.FAILED
-            report.task_counts.was_lost(Kind.SUCCEEDED if ack.succeeded else failed)
+            report.counts.was_lost(Kind.SUCCEEDED if ack.succeeded else failed)
 
-    def _count_refused(self, report: Report, reason: str) -> None:
+    def _count_refused(self, report: Reported, reason: str) -> None:
         if isinstance(report.message, Ack):
             self._counts.acks_refused += 1
             _log.warning("job %s: ack refused: %s", report.job.descriptor, reason)
@@ -199,7 +198,7 @@ class Delivery:
             _log.warning("job %s can't be given back: %s", report.job.descriptor, reason)
 
 
-def _did_not_count(report: Report, result: AckResult) -> bool:
+def _did_not_count(report: Reported, result: AckResult) -> bool:
     """Whether a refused report took no effect. One that an earlier try has brought is refused when it comes again. But a job that succeeded
     or was given up does not run again by itself: if it waits or runs now, no try has brought the ack."""
     if not report.maybe_applied:

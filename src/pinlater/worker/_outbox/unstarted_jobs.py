@@ -17,11 +17,10 @@ from typing import Any
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError
 from pinlater.client.values import ClaimedJob
-from pinlater.domain.descriptor import shard_of
-from pinlater.worker._leases.blocked_loop import BlockedLoopWarnings
-from pinlater.worker._leases.leases import Leases, QueueShard
-from pinlater.worker._leases.loop_watchdog import LoopWatchdog
-from pinlater.worker._leases.renewals import CLAIMS_PER_REQUEST_MAX, Renewals
+from pinlater.worker._outbox.blocked_loop import BlockedLoopWarnings
+from pinlater.worker._outbox.leases import Leases, QueueShard, shard_of_job
+from pinlater.worker._outbox.loop_watchdog import LoopWatchdog
+from pinlater.worker._outbox.renewals import CLAIMS_PER_REQUEST_MAX, Renewals
 
 _log = logging.getLogger("pinlater.worker")
 # How often the watchdog is asked, and for how long the loop may be blocked.
@@ -78,7 +77,7 @@ class UnstartedJobs:
         batch = [self._unsent.popleft() for _ in range(min(len(self._unsent), CLAIMS_PER_REQUEST_MAX))]
         parts: dict[QueueShard, list[tuple[float, ClaimedJob]]] = {}
         for until, job in batch:
-            parts.setdefault((job.queue, shard_of(job.descriptor)), []).append((until, job))
+            parts.setdefault(shard_of_job(job), []).append((until, job))
         await asyncio.gather(*(self._send_part(client, queue, part) for (queue, _), part in parts.items()))
 
     async def _send_part(self, client: AsyncClient, queue: str, part: Sequence[tuple[float, ClaimedJob]]) -> None:

@@ -15,8 +15,8 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError, ServerUnreachable, UnknownMethod
 from pinlater.client.values import AckResult, Checkpoint, Claim, ClaimedJob
 from pinlater.domain.clock import Clock
-from pinlater.worker._leases.introduction import Introduction
-from pinlater.worker._leases.leases import Leases, Numbered, QueueShard
+from pinlater.worker._outbox.introduction import Introduction
+from pinlater.worker._outbox.leases import Lease, Leases, QueueShard, shard_of_job
 
 _log = logging.getLogger("pinlater.worker")
 CLAIMS_PER_REQUEST_MAX = 1_000
@@ -39,12 +39,12 @@ class Renewals:
         """Whether the latest heartbeat of any claim in hand failed."""
         return self._leases.is_any_on(self._failing)
 
-    def requests(self, due: Sequence[Numbered]) -> list[tuple[str, list[Numbered]]]:
+    def requests(self, due: Sequence[Lease]) -> list[tuple[str, list[Lease]]]:
         """Leases as requests, each of one queue. Those of failing shards get requests of their own."""
-        groups: dict[QueueShard, list[Numbered]] = {}
-        for number, lease in due:
-            failing = bool(self._failing) and lease.queue_shard in self._failing
-            groups.setdefault(lease.queue_shard if failing else (lease.job.queue, ""), []).append((number, lease))
+        groups: dict[QueueShard, list[Lease]] = {}
+        for lease in due:
+            shard = shard_of_job(lease.job)
+            groups.setdefault(shard if shard in self._failing else (lease.job.queue, ""), []).append(lease)
         return [
             (queue, leases[start : start + CLAIMS_PER_REQUEST_MAX])
             for (queue, _), leases in groups.items()
@@ -52,13 +52,13 @@ class Renewals:
         ]
 
     async def renew(
-        self, client: AsyncClient, queue: str, leases: Sequence[Numbered], changed: Callable[[], None]
+        self, client: AsyncClient, queue: str, leases: Sequence[Lease], changed: Callable[[], None]
     ) -> None:
         """Sends one request, or one for each shard if that fails."""
-        timeout_s = max(_TIMEOUT_MIN_S, self._leases.shortest_interval_s([number for number, _ in leases]))
+        timeout_s = max(_TIMEOUT_MIN_S, self._leases.shortest_interval_s(leases))
         try:
             async with asyncio.timeout(timeout_s):  # leaves time to use another connection
-                results = await self._send(client, queue, [lease.job for _, lease in leases])
+                results = await self._send(client, queue, [lease.job for lease in leases])
         except (PinLaterError, TimeoutError) as error:
             parts = _by_shard(leases)
             if len(parts) > 1 and not isinstance(error, ServerUnreachable):
@@ -73,7 +73,7 @@ class Renewals:
             leases = self._note_results(queue, leases, results)
             if not leases:
                 return
-        self._leases.retry_soon([number for number, _ in leases])
+        self._leases.retry_soon(leases)
         changed()
 
     async def _send(self, client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> Sequence[AckResult]:
@@ -88,10 +88,10 @@ class Renewals:
         await client.checkpoint_plain(queue, [Checkpoint(job.descriptor, job.token) for job in jobs])
         return []
 
-    def _note_results(self, queue: str, leases: Sequence[Numbered], results: Sequence[AckResult]) -> Sequence[Numbered]:
+    def _note_results(self, queue: str, leases: Sequence[Lease], results: Sequence[AckResult]) -> Sequence[Lease]:
         """Drops lost claims; the leases whose heartbeats failed."""
-        failed = [(numbered, result.error) for numbered, result in zip(leases, results, strict=False) if result.error]
-        failed_leases = [numbered for numbered, _ in failed]
+        failed = [(lease, result.error) for lease, result in zip(leases, results, strict=False) if result.error]
+        failed_leases = [lease for lease, _ in failed]
         if self._failing:
             self._note_recovery(leases, failed_leases)
         self._drop_lost(leases, results)
@@ -99,15 +99,15 @@ class Renewals:
             self._note_failure(queue, failed_leases, str(failed[0][1]))
         return failed_leases
 
-    def _drop_lost(self, leases: Sequence[Numbered], results: Sequence[AckResult]) -> None:
-        for (number, lease), result in zip(leases, results, strict=False):
+    def _drop_lost(self, leases: Sequence[Lease], results: Sequence[AckResult]) -> None:
+        for lease, result in zip(leases, results, strict=False):
             if result.applied or result.error is not None:
                 continue
-            if self._leases.drop_lost(number):  # else the job has ended meanwhile, and its claim with it
+            if self._leases.drop_lost(lease):  # else the job has ended meanwhile, and its claim with it
                 with contextlib.suppress(RuntimeError):  # the worker's loop is closed
                     lease.lost(result)
 
-    def _note_failure(self, queue: str, leases: Sequence[Numbered], reason: str) -> None:
+    def _note_failure(self, queue: str, leases: Sequence[Lease], reason: str) -> None:
         shards = _shards(leases)
         level = logging.DEBUG if shards <= self._failing else logging.WARNING  # one warning for many retries
         self.errors += 1
@@ -115,7 +115,7 @@ class Renewals:
         names = ", ".join(sorted(shard for _, shard in shards))
         _log.log(level, "queue %s, shard %s: heartbeat failed, retrying: %s", queue, names, reason)
 
-    def _note_recovery(self, leases: Sequence[Numbered], failed: Sequence[Numbered]) -> None:
+    def _note_recovery(self, leases: Sequence[Lease], failed: Sequence[Lease]) -> None:
         well = _shards(leases) - _shards(failed)
         if well & self._failing:
             _log.info("heartbeats arrive again")
@@ -131,12 +131,12 @@ class Renewals:
         await client.checkpoint_plain(queue, items)
 
 
-def _shards(leases: Sequence[Numbered]) -> set[QueueShard]:
-    return {lease.queue_shard for _, lease in leases}
+def _shards(leases: Sequence[Lease]) -> set[QueueShard]:
+    return {shard_of_job(lease.job) for lease in leases}
 
 
-def _by_shard(leases: Sequence[Numbered]) -> list[list[Numbered]]:
-    parts: dict[QueueShard, list[Numbered]] = {}
-    for number, lease in leases:
-        parts.setdefault(lease.queue_shard, []).append((number, lease))
+def _by_shard(leases: Sequence[Lease]) -> list[list[Lease]]:
+    parts: dict[QueueShard, list[Lease]] = {}
+    for lease in leases:
+        parts.setdefault(shard_of_job(lease.job), []).append(lease)
     return list(parts.values())

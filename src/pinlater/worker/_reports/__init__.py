@@ -1,1 +1,0 @@
-"""Tells the server how attempts ended: buffers, delivers and retries reports."""
