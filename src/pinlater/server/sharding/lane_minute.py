@@ -1,4 +1,4 @@
-"""What the lanes of each shard did in the last minute, from the totals that each lane keeps; costs a call of a lane nothing."""
+"""The work of the lanes of each shard in the last minute, from the totals that each lane keeps; adds no cost to a call."""
 
 from __future__ import annotations
 

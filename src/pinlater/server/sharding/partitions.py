@@ -1,9 +1,9 @@
 """Which shards a queue is stored on: its partitions.
 
-Each queue has an order of the shards that take enqueues, by its name alone, so all servers with the same map have the same one. A queue
-with ordering keys has a stored home, which is the first of its order while it takes enqueues. The partitions of a queue are the first `n`
-of the order, one unless its settings say otherwise. Nothing else is stored, and no change moves a job: jobs on other shards are strays
-(`strays.py`), which are handed out where they are.
+Each queue has an order of the shards that accept enqueues, which depends on its name alone, so all servers with the same map have the
+same order. A queue with ordering keys has a stored home, which is the first in its order while it accepts enqueues. The partitions of a
+queue are the first `n` of the order, one unless its settings name a number. Nothing else is stored, and no change moves a job: jobs on
+other shards are strays (`strays.py`), which are handed out where they are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _QUEUES_MAX = 20_000
 
 
 class QueuePartitions:
-    """The partitions of all queues. `number_of(queue)`: how many it is to have. `home_of(queue)`: its stored home, as far as this server
-    knows; None before the first job with an ordering key."""
+    """The partitions of all queues. `number_of(queue)`: how many partitions it is to have. `home_of(queue)`: its stored home, as far as
+    this server knows; None before the first job with an ordering key."""
 
     def __init__(self) -> None:
         self.number_of: Callable[[str], int] = lambda _queue: 1
