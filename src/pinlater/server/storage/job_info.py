@@ -52,5 +52,5 @@ def _attempt(
     error_type: str = "",
     error_text: str = "",
 ) -> Attempt:
-    """An attempt as it is stored, in the order of `domain.job.Attempt`."""
+    """An attempt in its stored form, in the order of `domain.job.Attempt`."""
     return Attempt(number, claimed_by, claimed_at_ms, ended_at_ms, outcome, error_type or None, error_text or None)

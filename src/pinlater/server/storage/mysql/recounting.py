@@ -1,4 +1,4 @@
-"""Queues whose counters are wrong: the difference to their rows is added to the counters."""
+"""Corrects counters of queues: adds the difference to their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Works on a shard without serving it: creates its schema by hand, looks at its state, and gives up keys. Takes no slot and changes no
+"""Works on a shard without serving it: creates its schema by hand, reads its state, and gives up keys. Takes no slot and changes no
 job."""
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Storing new jobs: all of a request or none of it, all requests of a call in a few multi-row statements.
+"""Stores new jobs: all of a request or none of it, all requests of a call in a few multi-row statements.
 
 The rows of `ready` are copied from `jobs` within SQLite: new ids are above the highest known id, so a range finds exactly the new
-rows. Ids that are not (another lane's smaller ones came later, or the same insert comes again) take a slower way that looks first.
+rows. Ids that are not above it (another lane's smaller ones came later, or the same insert is repeated) take a slower path that reads
+first.
 
 A call of very many jobs, or of very many bytes, does the same in steps of the writer, each of a bounded part.
 """
@@ -32,7 +33,7 @@ from pinlater.server.storage.values import (
     out_of_order,
 )
 
-# A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
+# A longer call is executed in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
 _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
@@ -57,7 +58,7 @@ def insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inse
     for request in requests:
         jobs += len(request.jobs)
         size += sum(map(len, map(_BODY, request.jobs)))
-    if jobs > _LONG_JOBS or size > _LONG_BYTES:  # it would hold the loop for long
+    if jobs > _LONG_JOBS or size > _LONG_BYTES:  # it would block the loop for long
         return in_steps(partial(_insert_in_steps, requests=requests, now_ms=now_ms))
     return Work(partial(_insert, requests=requests, now_ms=now_ms))
 
@@ -116,7 +117,7 @@ class _Batch:
         self._new_keys: list[object] = []
 
     def recall(self, requests: Sequence[InsertRequest]) -> None:
-        """Looks all the request keys up that come, at once."""
+        """Looks up all request keys at once."""
         queues = self._queue_cache.queues
         wanted: list[object] = []
         for request in requests:
@@ -152,7 +153,7 @@ class _Batch:
         self._add_rows(queue, jobs)
         if existing or request.request_key is not None:
             return self._answer(queue, request, existing)
-        return tuple.__new__(Inserted, (list(map(_ID, jobs)), existing, False))  # quicker than the class's own call
+        return tuple.__new__(Inserted, (list(map(_ID, jobs)), existing, False))  # faster than calling the class
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
         """Adds as `add` does, but stores the rows step by step."""
@@ -195,7 +196,7 @@ class _Batch:
         return answer
 
     def _add_rows(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
-        """The hot loop, measured and SQLite's own: one turn a job, values for parameters."""
+        """The hot loop, measured and specific to SQLite: one iteration per job, values for parameters."""
         now_ms = self._now_ms
         queue_id = queue.queue_id
         floor = self._floor
@@ -260,7 +261,7 @@ class _Batch:
             execute(_INSERT_READY_OF, (str(self._below_floor),))
         if self._highest > self._floor:
             if len(self._plain) == _INSERT_PLAIN_JOBS.width and not self._with_options:
-                # One row costs less without a look at `jobs`.
+                # One row is cheaper without reading `jobs`.
                 job_id, queue_id, priority, run_after_ms, *_ = self._plain
                 execute(_INSERT_READY, (queue_id, priority, run_after_ms, job_id, 0))
             else:
@@ -287,7 +288,7 @@ class _Batch:
         behind = at_once(enter(SqliteDialect(self._transaction), entering))
         if not behind:
             return jobs
-        make = tuple.__new__  # quicker than `_replace`
+        make = tuple.__new__  # faster than `_replace`
         placed: list[NewJob] = []
         for job in jobs:
             job_id, body, priority, run_after_ms, attempts, options = job
@@ -317,8 +318,8 @@ class _Batch:
         taken: dict[str, KeyHolder],
         first: int = 0,
     ) -> None:
-        """Adds to `existing`, by their index, the jobs that are there already under their keys: in the file, or earlier in the same
-        request (`taken`). `first` is the index of the first of these jobs."""
+        """Adds to `existing`, by their index, the jobs that already exist under their keys: in the file, or earlier in the same request
+        (`taken`). `first` is the index of the first of these jobs."""
         for index, job in enumerate(jobs, first):
             unique = None if job.options is None else job.options.unique
             if unique is None:
@@ -344,7 +345,7 @@ class _Batch:
         return _FIND_UNFINISHED.run(self._transaction.execute, [job_id]).fetchone() is not None
 
     def _answered(self, queue: QueueEntry, request: InsertRequest) -> Inserted | PinLaterError | None:
-        """The answer this keyed request got before, if it did."""
+        """The earlier answer to this keyed request, if there is one."""
         key = request.request_key or ""
         known = self._answers.get((queue.queue_id, key))
         return None if known is None else known.to(key, request.fingerprint, self._now_ms)
