@@ -1,4 +1,4 @@
-"""Jobs of one ordering key in the order of their places: what no order of the possible hand-outs could have been right. Pure.
+"""Jobs of one ordering key in the order of their places: finds hand-outs that no possible order could make right. Pure.
 
 A job that goes to the end of its key takes another place, and counts as another job from then on.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class PlacedJob(NamedTuple):
-    """A job in one of its places. Infinite: it was not, or it is not known."""
+    """A job in one of its places. Infinite: it never happened, or it is not known."""
 
     descriptor: str
     # Jobs of one request are in the order of its list. None: of no request.
@@ -30,7 +30,7 @@ _Ends = list[tuple[float, str]]
 
 
 def out_of_turn(jobs: Sequence[PlacedJob], most: int) -> Iterable[tuple[str, str]]:
-    """Yields jobs that began while `most` of those before them can't have ended, and what is said of it.
+    """Yields jobs that began while `most` of those before them can't have ended, with a description.
 
     Those before it are in the same request, or had their place before it can have taken its own.
     """
@@ -51,7 +51,7 @@ def out_of_turn(jobs: Sequence[PlacedJob], most: int) -> Iterable[tuple[str, str
 
 
 def side_by_side(jobs: Sequence[PlacedJob], most: int) -> Iterable[tuple[str, str]]:
-    """Yields jobs that began while `most` others can't have ended that had begun before, and what is said of it."""
+    """Yields jobs that began while `most` others can't have ended that had begun before, with a description."""
     begun: _Ends = []
     for job in sorted(jobs, key=lambda job: job.begun_ns):
         if job.begun_ns < job.ended_ns:
