@@ -1,7 +1,7 @@
 """The caller's rights: tokens to grants, with one dictionary lookup for a token that was seen before.
 
-A secret is looked up by its SHA-256, so the time of a lookup says nothing about the secrets that exist. Secrets that were good once are
-remembered until the tokens change; no more can be remembered than there are tokens.
+A secret is looked up by its SHA-256, so the time of a lookup says nothing about the secrets that exist. Secrets that were once accepted
+are remembered until the tokens change, so at most as many are remembered as there are tokens.
 
 What the callers with a token use of this server is kept across such changes, by the digest of the token. While there is no quota,
 `has_quotas` is False, and listeners count nothing.

@@ -43,7 +43,7 @@ def load(
 
     Without `config_path` the file is the one that PINLATER_CONFIG names, or none. `flags` are values by path (`thrift.port`) or by
     the flag's name (`thrift_port`); None means not given, and a `Given` names a flag of its own. Without `driver_needed` a store whose
-    driver is not installed is a warning. Without `tokens_needed` the file of tokens is not looked at.
+    driver is not installed is a warning. Without `tokens_needed` the tokens file is not checked.
     """
     env = env or {}
     path = config_path or env.get("PINLATER_CONFIG")

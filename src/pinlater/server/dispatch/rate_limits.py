@@ -109,7 +109,7 @@ class RateLimits:
             account.settled.set()
 
     def share_again(self) -> None:
-        """Divides the limits anew: other servers hand out jobs of other queues than before."""
+        """Divides the limits again: the queues whose jobs other servers hand out have changed."""
         for name, account in self._accounts.items():
             self._account(name, account.limit, account.burst)
             account.settled.set()

@@ -120,7 +120,7 @@ class _Front(AnsweringSide[Undelivered]):
     # --- calls --------------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._listener.still_runs():  # else it has closed the connections
+        if self._listener.still_runs():  # otherwise the loop has closed the connections
             super().data_received(data)
 
     def _refuse(self, error: BadMessage) -> None:

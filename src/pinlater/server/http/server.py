@@ -27,7 +27,7 @@ from pinlater.wire.wrong_port import HTTP_PORT, is_cut_short, thrift_answer
 
 log = logging.getLogger(__name__)
 
-# Kept free for health checks, beyond the bound on connections, and the pages that are answered there: cheap ones.
+# Connections that are kept free for health checks, beyond the bound, and the cheap pages that are answered on them.
 PLACES_FOR_CHECKS = 16
 CHECKS = frozenset({"/healthz", "/readyz", "/health", "/ping", "/ping.txt"})
 _BACKLOG = 1024  # with asyncio's 100, a burst of connections keeps health checks waiting for seconds

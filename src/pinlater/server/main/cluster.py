@@ -61,8 +61,8 @@ _TOLD_LOOK_S = 60.0
 _ASK_AGAIN_S = 3_600.0
 # Queues for which a server reports to the others how many dequeues wait: those with the most.
 WAITED_FOR_MAX = 1_000
-# How long after the last sight of a server of the previous version unique keys are still placed as it does: a server that stood still, or
-# was cut off, loses its place in the shards, and continues without a look for keys that were placed otherwise meanwhile.
+# How long unique keys are still placed as the previous version places them after its last server was seen: a server that stood still, or
+# was cut off, loses its place in the shards, and would not look for keys that were placed differently meanwhile.
 _AFTER_OLDER_S = 60.0
 # Share of a core above which clients are sent to other servers than the owner.
 _BUSY_SHARE = 0.7
@@ -318,7 +318,7 @@ class Cluster:
             self._looking.cancel()
 
     async def _look_while_wanted(self) -> None:
-        """Looks until no further look is wanted, since what a look has read may have changed meanwhile."""
+        """Repeats the look until no further one is requested, since the data may have changed meanwhile."""
         while self._look_wanted:
             self._look_wanted = False
             try:

@@ -99,7 +99,7 @@ class PeriodicWork:
             await core.shards.unique.learn(list(core.shards))
 
     async def _look_at_queues(self) -> None:
-        """Looks at what other servers may have changed."""
+        """Reads what other servers may have changed."""
         every_s = self.core.settings.maintenance.refresh_interval_ms / 1000
         told_s = max(every_s, _TOLD_LOOK_S) if self.cluster.is_told else every_s
         await self.core.service.queue_cache.refresh_if_due(every_s, told_s)

@@ -61,7 +61,7 @@ _ROWS_A_TRANSACTION = 1_000
 
 
 class _Step(NamedTuple):
-    """How many jobs of a shard a transaction changed, and whether it found no more."""
+    """How many jobs of a shard a transaction changed, and whether it found all that there are."""
 
     done: int
     is_last: bool
@@ -90,7 +90,7 @@ class Bulk:
         self._settings = service.settings
 
     async def retry_failed(self, request: RetryRequest) -> int:
-        """FAILED → PENDING; returns how many. Skips expired jobs, those whose unique key is taken, and cancelled ones if asked to."""
+        """FAILED → PENDING; returns how many. Skips expired jobs, those whose unique key is taken, and, on request, cancelled ones."""
         queue, skip_cancelled = request.queue, bool(request.skip_cancelled)
         _check_limit(request.limit)
         check_priority(request.priority, self._settings)

@@ -168,7 +168,7 @@ class JobQueries:
     # --- count ------------------------------------------------------------------------------------------------------------
 
     async def count(self, request: CountRequest) -> int:
-        """As `count_jobs`, but does not report shards that are not counted."""
+        """Does the same as `count_jobs`, but does not report shards that are not counted."""
         if request.filter is not None:
             raise InvalidArgument("getJobCount takes no filter; countJobs does")
         return fit_i32((await self.count_jobs(request)).jobs)
@@ -253,7 +253,8 @@ class JobQueries:
         return Scanned(page.jobs, page.continuation, page.incomplete or None, None if request.filter is None else True)
 
     async def scan_page(self, request: ScanRequest) -> ScannedPage:
-        """As `scan`, and also returns how many jobs were compared. Raises `ShardConnectionFailed` if the named shard is unreachable."""
+        """Does the same as `scan`, and also returns how many jobs were compared. Raises `ShardConnectionFailed` if the named shard is
+        unreachable."""
         chosen, by_filter = _asked(request), request.filter is not None
         if request.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {request.limit}")

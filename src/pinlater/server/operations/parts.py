@@ -46,6 +46,6 @@ class Parts:
                 listener(change)
 
     async def close(self) -> None:
-        """Closes what features have opened."""
+        """Closes the resources that features have opened."""
         for close in self.closing:
             await close()

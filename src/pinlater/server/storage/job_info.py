@@ -10,7 +10,7 @@ from pinlater.wire.generated.structs import Attempt, JobInfo
 
 
 def job_info(job: JobRecord, descriptor: str) -> JobInfo:
-    """The job under the name that callers know."""
+    """The job with the descriptor that callers know."""
     options = job.options
     return JobInfo(
         descriptor=descriptor,

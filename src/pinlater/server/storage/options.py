@@ -36,7 +36,8 @@ _ONLY_ORDER = '{"ordering_key":"'
 
 BEHIND_MS = 2**46
 """Jobs that wait behind others of their ordering key have run-afters above this: their number is added. It is in the year 4199, which is
-later than any time that a job with a key can have; SQLite stores it in as many bytes as a time of today, and a float has it exactly."""
+later than any time that a job with a key can have; SQLite stores it in as many bytes as a present time, and a float represents it
+exactly."""
 
 
 BEHIND_MAX = 10_000

@@ -71,7 +71,7 @@ class JobRecord(msgspec.Struct, frozen=True):
         return self.state is PENDING and is_behind(self.options, self.run_after_ms)
 
     def due_at(self, run_after_ms: int, now_ms: int) -> JobRecord:
-        """The waiting job with another run-after, which has to be stored."""
+        """The waiting job with another run-after, which must be stored."""
         is_future = run_after_ms > now_ms
         return replace(self, run_after_ms=run_after_ms, counted_future=is_future, changed=True)
 

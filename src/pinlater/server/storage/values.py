@@ -248,7 +248,7 @@ class Claimed(NamedTuple):
     """`jobs[i]` are the jobs of the order's call i: priority first, then run-after, then id.
 
     `next_due_ms` is the earliest run-after of the jobs that still wait, if a call got fewer than it requested (else None): when to ask
-    again. It may be in the past if a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
+    again. It may be in the past if the byte limit cut a call short. `expired` counts jobs that became FAILED instead.
     `cut_short`: a due job stayed because of `bytes_together_max`, or because the claim found jobs whose data is gone; calls that got none
     may ask again at once. `head`: priority and run-after of the best job that is due and stays, if a call got fewer than it requested; it
     may be better than that job. None: as far as the store knows, none is due.

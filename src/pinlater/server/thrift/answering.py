@@ -86,7 +86,7 @@ class MethodRoute:
 
 
 class Answering:
-    """One server's way from frames to replies. `running` counts requests under way, long polls excepted.
+    """Converts the frames of one server's callers to replies. `running` counts requests under way, long polls excepted.
 
     `large_frames` decodes large frames; if it is not given, they are decoded on the event loop as well. `methods`: the record of each
     method.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.thrift.settings import ThriftSettings
 
-JOB_BYTES = 4 * 1024  # of a job without its body
+JOB_BYTES = 4 * 1024  # bytes of a job without its body
 
 
 class MemoryBounds:
@@ -21,9 +21,9 @@ class MemoryBounds:
         self._job_bytes = settings.max_body_bytes + JOB_BYTES
 
     def shown(self, jobs: int, *, bodies: bool) -> int:
-        """Returns what an answer with that number of jobs needs."""
+        """Returns the memory that an answer with that number of jobs needs."""
         return 2 * min(max(jobs, 0) * (self._job_bytes if bodies else JOB_BYTES), self._answer_bytes_max)
 
     def read(self, jobs: int) -> int:
-        """Returns what the pages of a scan with bodies need, until it has found that number of jobs."""
+        """Returns the memory that the pages of a scan with bodies need, until it has found that number of jobs."""
         return min(max(jobs, 0) * self._job_bytes, PAGES_BYTES_MAX)

@@ -33,7 +33,7 @@ class TooManyRequests(TooManyWaiting):
 
 
 class TooManyBytes(TooManyWaiting):
-    """This request does not fit into what the server may hold in memory now. Nothing of it was executed."""
+    """This request does not fit into the memory that the server may use now. Nothing of it was executed."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(

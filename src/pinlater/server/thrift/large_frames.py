@@ -35,7 +35,7 @@ class LargeFrames:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by address, the next one first
 
     async def decode(self, frame: bytes, host: str) -> DecodedCall:
-        """As `Decoder.call`, for a caller at that address. Raises `WireError` also if it takes too long."""
+        """Does the same as `Decoder.call`, for a caller at that address. Raises `WireError` also if it takes too long."""
         loop = asyncio.get_running_loop()
         if self._decoding:
             await self._wait(loop, host)

@@ -183,7 +183,7 @@ def _encodes(items: Sequence[Any], asker: Asker[Any]) -> bool:
 
 
 class ForwardLane(Generic[Item, Result]):
-    """`orphaned`: as of a `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
+    """`orphaned`: see `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
     begins them, plain enqueues while it is saturated, and claims up to a priority that an older server would take as claims without one;
     None while it can't use it."""
 

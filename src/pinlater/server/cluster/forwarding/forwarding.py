@@ -90,7 +90,7 @@ class Forwarding:
         self._limit_s = shards.settings.call_timeout_ms / 1000
         self._family = family
         self._secret_of: Mapping[str, bytes] = {}  # the peers, by announced address
-        self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and makes it anew
+        self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and remakes it
         self._connections: dict[str, PeerConnection] = {}
         # Connections to servers that are no longer peers, until their calls are answered or too late.
         self._closing: set[PeerConnection] = set()

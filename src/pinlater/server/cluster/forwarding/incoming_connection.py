@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Of one server's calls that are not answered.
+# The most bytes of one server's calls that are not answered.
 UNANSWERED_BYTES_MAX = 64 * 1024 * 1024
-# Of answers that were written and that one server has not taken.
+# The most bytes of written answers that one server has not read.
 UNTAKEN_BYTES_MAX = 16 * 1024 * 1024
 _WORKERS_A_PAGE = 250
 

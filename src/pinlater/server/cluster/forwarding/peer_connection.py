@@ -119,7 +119,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         self.begin_by_ms = self.now_ms + int(self.limit_s * 1000)
         super()._flush()
 
-    # --- what the other server says -----------------------------------------------------------------------------------------
+    # --- messages of the other server ---------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = self.monotonic()
@@ -228,7 +228,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
     def _take_workers(self, page: WorkersPage) -> None:
         question, answer = self._workers_question, self._workers_answer
         if page.number != question.number or answer is None or answer.done():
-            return  # nothing waits for it any more
+            return  # nothing waits for it any longer
         self._workers += page.workers
         if len(self._workers) > question.workers_max:
             raise BadMessage(f"more workers than the {question.workers_max} that were asked for")

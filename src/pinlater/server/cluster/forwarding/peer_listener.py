@@ -115,7 +115,7 @@ class PeerListener(Listener[IncomingConnection]):
         return max(self.heard_s(address), self._ended.get(address, -math.inf))
 
     def settle(self, lost: Sequence[Lost]) -> None:
-        """Notes what a server that has connected again received over its former connections."""
+        """Notes which answers a server that has connected again received over its former connections."""
         taken = {each.nonce: each.taken for each in lost}
         for connection in list(self._connections):
             if connection.proven and connection.nonce in taken:  # this server has not noticed its end

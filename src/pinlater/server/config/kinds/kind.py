@@ -65,7 +65,7 @@ class ShardedKind(ABC):
         return iter(())
 
     def parse(self, content: bytes, settings: Settings) -> Sequence[ShardEntry]:
-        """Returns what a shard file says. Raises ValueError that names the entry."""
+        """Returns the content of a shard file. Raises ValueError that names the entry."""
         found: dict[str, ShardEntry] = {}
         for entry in self.entries(read_document(content), settings):
             other = found.setdefault(entry.names[0], entry)

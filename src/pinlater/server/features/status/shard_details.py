@@ -89,7 +89,7 @@ class ShardSizes:
 
     def _note(self, shard: str, size: ShardSize) -> None:
         known = self._known.get(shard)
-        if known is not None:  # else it has left the map
+        if known is not None:  # otherwise it has left the map
             self._known[shard] = known._replace(size=size)
 
 

@@ -94,7 +94,7 @@ class MysqlConnection:
         self.unanswered = 0  # statements of the last `run` without an answer, or with an error for one
 
     def is_known(self, packet_bytes: int, node: str, clusters: Sequence[str]) -> None:
-        """Notes what the database has reported about itself. Connections to another node are no longer used."""
+        """Notes the properties that the database has reported. Connections to another node are no longer used."""
         self._packet_max = packet_bytes - _PACKET_SLACK_BYTES
         self.node = self._stats.node = node
         self.several_nodes = bool(clusters)

@@ -1,4 +1,4 @@
-"""Garbage: finished jobs past their time to live, keys that have ended, and what deleted queues left.
+"""Garbage: finished jobs past their time to live, expired keys, and the remains of deleted queues.
 
 Weakness: a query meets all deleted rows that the database has not purged yet, so each kind of finished jobs remembers where its last
 collection ended.

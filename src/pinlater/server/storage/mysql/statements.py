@@ -154,8 +154,9 @@ def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
 
 
 def keys_in_statements(column: str, keys: Iterable[tuple[int, bytes]], bytes_max: int) -> list[Sql]:
-    """Conditions as of `keys_are` for all these keys, each short enough for one statement, and with a list that servers look up by index:
-    MariaDB converts a list of a thousand to a table and joins that, and MySQL gives up ranges that take more than 8 MB to plan."""
+    """Conditions like those of `keys_are` for all these keys, each short enough for one statement, and with a list that servers look up
+    by index: MariaDB converts a list of a thousand to a table and joins that, and MySQL gives up ranges that take more than 8 MB to
+    plan."""
     parts: list[Sql] = []
     some: list[tuple[int, bytes]] = []
     size = 0

@@ -1,7 +1,7 @@
 """Loads the jobs of a call and makes the commands that write their changes.
 
-The script that writes compares the jobs with what the call has loaded. If one has changed since, it writes nothing, and the call
-decides again.
+The script that writes the changes compares the jobs with those that the call has loaded. If one has changed since, it writes nothing, and
+the call decides again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LoadedJob(NamedTuple):
 
     @property
     def queue(self) -> bytes:
-        """The queue's number, as keys have it."""
+        """The queue's number in the form that keys have."""
         return self.ref[:QUEUE_BYTES]
 
 

@@ -62,7 +62,7 @@ class IndexRepair:
             self._is_missing_jobs = True
 
     async def repair(self, access: Access, gone: str) -> None:
-        """Takes some steps to rebuild what `maintenance_snapshot.lua` reports as gone, and what counts have missed."""
+        """Takes some steps to rebuild the keys that `maintenance_snapshot.lua` reports as gone, and the entries that counts have missed."""
         if not self._urgent and gone:
             logger.error("keys are gone from Redis (%s); they are made anew", gone)
             await self._plan(access, gone)

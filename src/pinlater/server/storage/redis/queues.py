@@ -17,7 +17,7 @@ from pinlater.server.storage.values import DELETION_KEPT_MS
 # Answers of `merge_queues` and `configure_queue`, and how often they are tried while other servers change the same queues.
 _NO_QUEUE, _CONFIGURED = 0, 1
 _TRIES = 20
-# Of more, some may exist and others not yet when a call fails; repeating it is safe.
+# If there are more, some may exist and others not yet when a call fails; repeating it is safe.
 _QUEUES_A_CALL = 200
 # Queues' numbers have four bytes. Those of queues that were made as ordered ones have the highest bit, so that each call that has the
 # number knows it.

@@ -107,7 +107,7 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
 
 
 async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | None:
-    """The time and the place of the first copies behind a place, or None if there are no more."""
+    """The time and the place of the first copies after a place, or None at the end."""
     at_ms: int | None = int(after.partition(".")[0]) if after else -1
     behind = after + _BEHIND if after else ""
     while at_ms is not None:

@@ -1,9 +1,9 @@
 """Ordering keys: the first jobs of a key are ordinary ones, the others wait behind them.
 
 Each job with an ordering key that has not ended has a row in `ordered`, with a number for its place among those of its key. The
-first one is stored like a job without a key. One behind it is in `ready`, too, but with a run-after that never comes (`BEHIND_MS` and its
-number). So it is PENDING for all code, no claim reads it, and the counters count it as not yet due. The transaction in which a job ends
-deletes its row of `ordered`, and gives the next one of the key its own run-after.
+first one is stored like a job without a key. A job behind it is in `ready`, too, but with a run-after that never comes (`BEHIND_MS` plus
+its number). So it is PENDING for all code, no claim reads it, and the counters count it as not yet due. The transaction in which a job
+ends deletes its row of `ordered`, and gives the next one of the key its own run-after.
 
 A queue may release several jobs of a key at a time: then the first ones of the key are stored like jobs without a key. Each of them is
 marked as released in its row before another job waits behind them, so that code that releases the next one need not lock the rows of

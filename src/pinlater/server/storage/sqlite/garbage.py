@@ -1,4 +1,4 @@
-"""Garbage: finished jobs past their time to live, keys that have ended, and what deleted queues left.
+"""Garbage: finished jobs past their time to live, expired keys, and the remains of deleted queues.
 
 The queue cache knows whether there can be any, so that an idle store gets no queries.
 """

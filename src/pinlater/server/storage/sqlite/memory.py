@@ -51,7 +51,7 @@ class MemoryShard(SqliteShard):
     def __init__(self, name: str = "1") -> None:
         super().__init__(IN_MEMORY, name=name)
         opened = _OpenMemory(name, self._settings)
-        self._opened = cast("_OpenShard", opened)  # operations use what both have
+        self._opened = cast("_OpenShard", opened)  # operations use only the common part of both
         finalize(self, opened.connection.close)
 
     async def open(self, now_ms: int) -> None:
