@@ -81,7 +81,8 @@ class Root(Commands):
 
 
 def _say_instead(words: str, instead: str, arguments: Sequence[str]) -> NoReturn:
-    """Ends with the command to write, with these arguments unless one may be a password or can't be shown in one line."""
+    """Ends the command with an error that names the command to write, with these arguments unless
+    one may be a password or can't be shown in one line."""
     while arguments and (further := INSTEAD.get(f"{instead} {arguments[0]}")) is not None:
         instead, arguments = further, arguments[1:]
     shown = [shlex.join(arguments)] if arguments else []

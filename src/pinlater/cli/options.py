@@ -91,7 +91,7 @@ TimeoutAndWaitSeconds = Annotated[
 
 
 def integer_up_to(highest: int) -> Callable[[str | int], int]:
-    """A parser of integers from 0 on. Unlike `max=` it writes no range beside the option, whose name then fits into narrow help."""
+    """Parses an integer that is at least 0. Unlike `max=` it writes no range beside the option, whose name then fits into narrow help."""
 
     def read(given: str | int) -> int:
         text = str(given)

@@ -2,7 +2,7 @@
 
 This is the only module that reads the headers of proxies. A proxy is trusted by its address; the values that others send in these headers
 are ignored. A trusted proxy writes `X-Forwarded-For`, `-Host`, `-Proto`, `-Prefix` and `-User`, or `Forwarded` (RFC 7239), which has no
-prefix and no user. If both are there, they must agree. If a header has several values, the one that the trusted proxy nearest to the
+prefix and no user. If both are present, they must agree. If a header has several values, the one that the trusted proxy nearest to the
 client has added counts: as many from the end as there are trusted proxies in `X-Forwarded-For`. Any other value is refused with the
 header's name: a proxy that passes on what clients send would let them choose.
 

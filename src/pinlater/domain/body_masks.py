@@ -50,7 +50,7 @@ def parse_field(text: str) -> MaskedField:
 
 
 class QueueMask(NamedTuple):
-    """What is masked in the bodies of a queue: all of them, or the fields at the ends of paths, each of which begins with a dot. `texts`:
+    """What is masked in the bodies of a queue: all bodies, or the fields at these ends of paths, each beginning with a dot. `texts`:
     also what workers write about the jobs."""
 
     whole: bool = False

@@ -73,7 +73,7 @@ class ByteBudget:
 
     # --- scans --------------------------------------------------------------------------------------------------------------
     def reserve_scan(self, size_bytes: int) -> int:
-        """Reserves the memory that a call may need for pages and its answer. Returns 0 if that does not fit now.
+        """Reserves the memory that a call may need for pages and its answer. Returns 0 if there is no space for it now.
 
         Reserves the whole limit for a call that needs more, so that such a call runs alone instead of never. Pass the result to
         `release_scan` afterwards.

@@ -50,7 +50,7 @@ def duration_text(span_ms: int) -> str:
 
 
 def delay_fault(delay_ms: int, unit: str = "milliseconds") -> str:
-    """Returns what is wrong with a job's delay, in words that follow its value; '' if it is valid. `unit`: of a plain number."""
+    """Returns what is wrong with a job's delay, in words that follow its value; '' if it is valid. `unit`: the unit of a plain number."""
     if delay_ms <= YEAR_MS:
         return ""
     given = delay_ms if unit == "milliseconds" else delay_ms // 1000
@@ -72,7 +72,7 @@ def due_fault(at_ms: int, now_ms: int) -> str:
 
 
 def is_in_seconds(at_ms: int) -> bool:
-    """Returns whether a time in milliseconds, which would be at the beginning of 1970, was meant in seconds."""
+    """Returns whether a number of milliseconds was probably meant in seconds, since it would be a time at the beginning of 1970."""
     return _is_time_s(at_ms)
 
 

@@ -44,7 +44,7 @@ class TokenBucket:
         return max(1.0, self._rate if self._burst is None else self._burst)
 
     def available(self, now: float, spoken_for: int = 0) -> bool:
-        """Returns whether a request may claim now, if `spoken_for` tokens are reserved. It may then take more than is there."""
+        """Returns whether a request may claim now, if `spoken_for` tokens are reserved. It may then take more tokens than there are."""
         return self.whole(now, spoken_for) >= 1
 
     def whole(self, now: float, spoken_for: int = 0) -> int:

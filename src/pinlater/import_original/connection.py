@@ -22,8 +22,8 @@ _SESSION = (
     f" /*M! , SESSION max_statement_time = {_ANSWER_S} */ /*!80000 , SESSION max_execution_time = {_ANSWER_S * 1000} */"
 )
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
-# Too many connections, lock wait, deadlock; and the server's errors for a connection that it closes or has lost. Those of the client's
-# side, 2000 to 2999, are temporary, too.
+# Too many connections, lock wait, deadlock; and the server's errors for a connection that it closes or has lost. The client's own error
+# numbers, 2000 to 2999, are temporary, too.
 _PASSING = {1040, 1203, 1205, 1213, 1226, 1053, 1077, 1079, 1080, 1152, *range(1154, 1162), 1184, 1927, 3169, 4031}
 
 

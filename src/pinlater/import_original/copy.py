@@ -66,7 +66,7 @@ Shown = Callable[["Table", CopyCounts], None]
 
 
 class Copy:
-    """One run. Without a client, it is a dry run, which only counts. `counts` may be read at any time, also after it failed."""
+    """One run. Without a client, it is a dry run, which only counts. `counts` may be read at any time, even after a failure."""
 
     def __init__(self, plan: CopyPlan, client: AsyncClient | None, told: Told, shown: Shown, clock: Clock) -> None:
         self._plan = plan

@@ -56,7 +56,7 @@ class OldJob(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Returns about how many bytes it takes in a request."""
+        """Returns approximately how many bytes the job takes in a request."""
         return len(self.body) + 4 * len(self.custom_status) + 256
 
 

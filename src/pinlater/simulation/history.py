@@ -6,8 +6,8 @@ each one is real. It uses only the clients' records and the lookups at the end; 
 
 Times are `time.monotonic_ns`, which all processes of a machine share, or a simulation's. A claim counts as held from the earliest instant
 at which it can have been granted: its timeout before the deadline in its answer, if the client recorded that, else the moment the call
-was sent. Weakness: without the deadline, a second hand-out at the end of a long call is not detected, and with it, one within `CLOCKS_NS`
-of the deadline.
+was sent. Weakness: without the deadline, `check` misses a second hand-out at the end of a long call; with the deadline, it misses one
+within `CLOCKS_NS` of it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _Ends = list[tuple[float, str]]
 def out_of_turn(jobs: Sequence[PlacedJob], most: int) -> Iterable[tuple[str, str]]:
     """Yields jobs that began while `most` of those before them can't have ended, with a description.
 
-    Those before it are in the same request, or had their place before it can have taken its own.
+    The jobs before it are in the same request, or took their place before this job can have taken its own.
     """
     placed = sorted(jobs, key=lambda job: job.placed_ns)
     before: _Ends = []

@@ -51,7 +51,7 @@ class Intervals:
         return len(self._ended)
 
     def add(self, began_ms: int, ended_ms: int) -> None:
-        """Adds a wait that is served now."""
+        """Records a wait that ends now."""
         self._began.append(began_ms)
         self._ended.append(ended_ms)
 

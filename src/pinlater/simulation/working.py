@@ -21,7 +21,7 @@ class HandlerFailed(Exception):
 
 
 class WorkerProcess(ClientProcess):
-    """A process with a worker. `claim_timeout_ms`: how long its claims last."""
+    """A simulated process that runs a worker. `claim_timeout_ms`: how long its claims last."""
 
     def __init__(
         self, name: str, host: str, cluster: SimulatedCluster, seed: int, trace: Trace, claim_timeout_ms: int

@@ -188,7 +188,7 @@ class InProcessService:
         self._leave_out(worker, run.queues)
 
     def _leave_out(self, worker: Worker, queues: Sequence[str] | None) -> None:
-        """The firings of its other queues than `queues` were missed up to now."""
+        """Up to now, the firings of the worker's queues that are not in `queues` count as missed."""
         times = self._cron_times.setdefault(worker, {})
         for queue in set(worker.queues).difference(_chosen(worker, queues)):
             known = times.get(queue, _CronTimes(self._started_at))

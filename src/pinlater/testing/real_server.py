@@ -25,13 +25,13 @@ _LINES_KEPT = 20
 
 
 class ServerDidNotStart(Exception):
-    """The server did not start. The text has its output."""
+    """The server did not start. The error text contains its output."""
 
 
 class _HeldPort:
     """A port of this machine, reserved against other programs until `release`, even while the server that has it is down: a connection of
-    another program could otherwise get it meanwhile. Linux lets a second socket of a port listen if the first does not; elsewhere, the
-    number is 0."""
+    another program could otherwise get it meanwhile. Linux lets a second socket of a port listen if the first one does not; on other
+    systems the port number is 0."""
 
     def __init__(self) -> None:
         holder = socket.socket()

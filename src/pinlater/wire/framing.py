@@ -39,7 +39,8 @@ class FrameTooLong(BadLength):
 
 
 class FrameSplitter:
-    """One direction of one connection. `partial`: the received bytes of an incomplete frame; code outside must not change it."""
+    """The frames of one direction of a connection. `partial`: the received bytes of an incomplete frame; code outside must not change
+    it."""
 
     __slots__ = ("_max_frame_bytes", "_skipping_bytes", "partial")
 

@@ -8,7 +8,7 @@ from pinlater.wire.other_protocols import HEAD_BYTES_MAX, OtherCall, other_call
 
 _LENGTH_BYTES = 4
 _STRICT_HEAD = b"\x80\x01\x00"  # behind the length; no HTTP request holds these bytes there
-_THRIFT_HEADS = (b"\0", b"\x80", b"\x82", b"[")  # of a frame, and of calls without; no HTTP request begins like these
+_THRIFT_HEADS = (b"\0", b"\x80", b"\x82", b"[")  # framed and unframed calls; no HTTP request begins so
 _TLS_HEAD = b"\x16\x03"  # a handshake record of any version; as the length of a frame it is beyond every bound
 _HTTP_HEADS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"PATC", b"DELE", b"OPTI")  # as lengths of frames beyond a gigabyte
 HTTP_PORT = "this is PinLater's HTTP port; Thrift has a port of its own (9010 by default)"

@@ -38,7 +38,7 @@ RUNS = 100
 
 
 class BulkPageQuery(FilterQuery, frozen=True, kw_only=True):
-    """Which jobs of the queue, in the terms of the queue's page."""
+    """The filter for jobs of the queue, with the fields of the queue's page."""
 
     state: State = "failed"
 

@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A time below a chart."""
+    """The label of a time below a chart."""
 
     at_ms: int
     text: str
@@ -91,7 +91,7 @@ class Range:
 
 
 def charts_of(points: Sequence[HistoryPointItem], shown: Range) -> list[Chart]:
-    """Rates, depth, age, waits and run times."""
+    """The charts of rates, depth, age, waits and run times."""
 
     def per_second(count: Callable[[HistoryPointItem], int]) -> Value:
         return lambda point: count(point) / shown.seconds(point.at_ms)

@@ -1,9 +1,9 @@
 """The caller's rights: tokens to grants, with one dictionary lookup for a token that was seen before.
 
-A secret is looked up by its SHA-256, so the time of a lookup says nothing about the secrets that exist. Secrets that were once accepted
+A secret is looked up by its SHA-256, so the time of a lookup reveals nothing about the existing secrets. Secrets that were once accepted
 are remembered until the tokens change, so at most as many are remembered as there are tokens.
 
-What the callers with a token use of this server is kept across such changes, by the digest of the token. While there is no quota,
+The use of this server by the callers with a token is kept across such changes, by the digest of the token. While there is no quota,
 `has_quotas` is False, and listeners count nothing.
 """
 

@@ -1,7 +1,7 @@
 """Tokens as values, and their file: JSON, with the digest of each secret and never the secret itself.
 
-The file is replaced as a whole, so that a server reads the old one or the new one. Weakness: two programs of other machines that
-change the same file over a network file system without locks can take back each other's change.
+The file is replaced as a whole, so that a server reads the old one or the new one. Weakness: two programs on different machines that
+change the same file over a network file system without locks can revert each other's change.
 """
 
 from __future__ import annotations

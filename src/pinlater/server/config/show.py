@@ -14,7 +14,7 @@ HIDDEN = "(set, not shown)"
 
 
 class Shown(NamedTuple):
-    """One effective setting. JSON can represent `value`."""
+    """One effective setting. `value` can be encoded as JSON."""
 
     path: str
     value: object

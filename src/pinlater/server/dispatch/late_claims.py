@@ -3,7 +3,7 @@
 A dequeue that waits continues without a slow shard, since others may have jobs. It still takes the jobs of such a claim, unless it has
 other jobs by then. Otherwise, the jobs of a shard whose claims always take that long would be claimed and given back again and again.
 
-Weakness: the server that owns the queue asks such a shard only while none of its calls there has taken half a second.
+Weakness: the server that owns the queue asks such a shard only while none of its own calls to the shard has taken half a second.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Cluster:
         find_coordinator: FindCoordinator | None = None,
         role: ServerRole = ServerRole.ALL,
     ) -> None:
-        """`catch_up`: of the clock of the shards. `certificate`: None leaves calls between servers unencrypted. `find_coordinator`: None
+        """`catch_up`: that of the shards' clock. `certificate`: None leaves calls between servers unencrypted. `find_coordinator`: None
         makes the shards the coordinator."""
         self._shards = shards
         self._dispatcher = dispatcher

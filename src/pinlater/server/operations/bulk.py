@@ -273,7 +273,7 @@ def _moved_job(priority: int, descriptor: str, acked: Acked) -> MovedJob:
 
 
 def check_attempts(attempts: int) -> None:
-    """Raises `InvalidArgument` if a job that goes back to the queue would get none."""
+    """Raises `InvalidArgument` if a job that goes back to the queue would get no attempts."""
     if not 1 <= attempts <= ATTEMPTS_ALLOWED_MAX:
         raise InvalidArgument(f"attemptsToAllow must be from 1 to {ATTEMPTS_ALLOWED_MAX}, not {attempts}")
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _LOOK_APART_S = 0.05
 # Other servers may make a thousand queues one after the other.
 _TOLD_LOOKS_APART_S = 1.0
-# With many queues reads take long: they may take this share of the time, but are never further apart than that.
+# With many queues, reads take long: their interval grows so that they take at most this share of the time, up to the longest interval.
 _LOOKING_PART, _LOOK_APART_S_MAX = 0.1, 1.0
 _QUEUES_A_TURN = 2_000
 # How old a list may be that no server has changed according to the shards: a change that an operator makes in a database may be in no sum.

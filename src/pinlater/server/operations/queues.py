@@ -75,9 +75,9 @@ class Queues:
     async def create_queue(self, name: str, *, for_task: bool = False, ordered: bool = False) -> None:
         """Makes it on every shard; if it exists nothing happens. Unreachable shards get it when they are back.
 
-        A shard on which it was deleted since makes it only with a later life, which it is given if this call is young: a call that stood
-        still must not restore what was deleted meanwhile. Then it raises `OutcomeUnknown`, or `RequestTooOld` if it stood still before it
-        began to make any.
+        A shard on which the queue was deleted since makes it only with a later life. A young call gives the queue such a life; a call
+        that stood still does not, so that it restores nothing that was deleted meanwhile. Then it raises `OutcomeUnknown`, or
+        `RequestTooOld` if it stood still before it began to make any.
 
         `for_task`: a task or its worker needs the queue, and no person or program has asked to create it. Then it raises `QueueNotFound`
         if the settings forbid that, or if the queue was deleted within the last day.

@@ -47,7 +47,7 @@ class GuardedShard:
         self._in_use = in_use
 
     def redirect(self, shard: Shard) -> None:
-        """Sends all further calls to `shard`, which has taken over this name."""
+        """Sends all further calls to `shard`, which now has this name."""
         self._shard = shard
 
     async def submit(self, command: Command[Answer]) -> Answer:

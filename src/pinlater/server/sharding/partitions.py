@@ -33,7 +33,7 @@ class QueuePartitions:
         self._orders = {}
 
     def order(self, queue: str) -> Sequence[ShardLanes]:
-        """Returns the shards that take enqueues, reachable or not, in the order in which they become partitions of the queue."""
+        """Returns the shards that accept enqueues, reachable or not, in the order in which they become partitions of the queue."""
         found = self._orders.get(queue)
         if found is None:
             if len(self._orders) >= _QUEUES_MAX:
@@ -49,5 +49,6 @@ class QueuePartitions:
         return [home, *(shard for shard in found if shard is not home)]
 
     def of(self, queue: str) -> Sequence[ShardLanes]:
-        """Returns the partitions, reachable or not: all shards that take enqueues if the queue is to have more, none if none does."""
+        """Returns the partitions, reachable or not: all shards that accept enqueues if the queue is to have more, none if no shard
+        accepts any."""
         return self.order(queue)[: self.number_of(queue)]

@@ -135,13 +135,13 @@ class Shards:
         return self._first_with(queue, self.partitions.home_of(queue) or NO_HOME)
 
     def _first_with(self, queue: str, home: Home) -> str:
-        """The name of the first shard of a queue with that home; '' if no shard takes enqueues."""
+        """The name of the first shard of a queue with that home; '' if no shard accepts enqueues."""
         if self.is_usable(home):
             return home.shard
         return next((shard.name for shard in self.partitions.order(queue)), "")
 
     def is_usable(self, home: Home) -> bool:
-        """Returns whether jobs with ordering keys are stored there: on a shard that takes enqueues, or that has to wait for the former
+        """Returns whether jobs with ordering keys are stored there: on a shard that accepts enqueues, or that must wait for the former
         home.
         """
         shard = self.get(home.shard)

@@ -11,7 +11,7 @@ from pinlater.server.storage.values import ClaimOrder
 JOB_BYTES = 640
 """The most bytes of an answer that a job takes beside its body and headers: three times its descriptor, its claim token, and numbers."""
 _BYTES_TOGETHER_MAX = attrgetter("bytes_together_max")
-_LENGTHS_BYTES = 8  # of a header: those of its name and of its value
+_LENGTHS_BYTES = 8  # bytes of a header: the lengths of its name and its value
 
 
 def header_bytes(headers: Mapping[str, str] | None) -> int:

@@ -50,7 +50,7 @@ def release(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
 
 
 def cancel(changes: Changes, keys: Sequence[JobKey], only_state: JobState | None) -> list[Acked]:
-    """Cancels jobs that wait, are claimed, or both. Claims of every holder end."""
+    """Cancels jobs that wait, are claimed, or both. A claim ends whichever worker holds it."""
     results = []
     for key in keys:
         job = changes.find(key)

@@ -89,7 +89,7 @@ class Snapshots(Generic[Snapshot]):
         return own == latest.own and now_s - latest.asked_s < (KEPT_UNCHANGED_S if is_same else KEPT_S)
 
     async def state(self) -> Hashable | None:
-        """The state of the shard: as long as it is the same, nothing has changed. None if the other servers don't report their
+        """The state of the shard; while it stays the same, nothing has changed. None if the other servers don't report their
         changes."""
         own, others = self._own(), self.others()
         return None if others is None else (own, others, (await self.latest()).changes)

@@ -413,9 +413,9 @@ class Restored(NamedTuple):
 class Page(NamedTuple):
     """A part of a scan of one queue and state, of these priorities together, newest first.
 
-    Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the
-    (time, id) of the last row of the page before, or any other place in that order. `due_by_ms`: PENDING only: with `future` False
-    rows with run-after ≤ it, with True rows after it. Bodies are included if `bodies`; a page also ends once they exceed `max_bytes`.
+    Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the (time, id)
+    of the last row of the previous page, or any other place in that order. `due_by_ms`: PENDING only: with `future` False rows with
+    run-after ≤ it, with True rows after it. Bodies are included if `bodies`; a page also ends once they exceed `max_bytes`.
     """
 
     queue: str
@@ -488,7 +488,7 @@ class TimeToLive(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A server that uses a shard. Times in milliseconds, the store's."""
+    """A server that uses a shard. Times are in milliseconds of the store's clock."""
 
     slot: int
     name: str

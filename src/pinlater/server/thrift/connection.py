@@ -107,7 +107,7 @@ class ThriftConnection(asyncio.Protocol):
         self.host = ""
         self.handed_out: DequeueAnswer | None = None
         self.waiting = False
-        self.silent = True  # the server is to be told of the next request
+        self.silent = True  # the server must be notified of the next request
         self.over_limit = False
         self.last_request = False
         self.use: ConnectionUse | None = None

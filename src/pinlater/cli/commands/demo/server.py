@@ -22,7 +22,7 @@ _LINES_KEPT = 5
 
 
 class DemoServerFailed(Exception):
-    """The server did not start. The text has its output."""
+    """The server did not start. The error text contains its output."""
 
 
 class DemoConsoleFailed(Exception):

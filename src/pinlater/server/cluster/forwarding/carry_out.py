@@ -67,7 +67,7 @@ class CarryOut:
 
 
 class JoinedAnswers(asyncio.Future[Sequence[Any]]):
-    """The answers to `count` items, once all are there. It fails as a whole only because of a bug."""
+    """The answers to `count` items, once all have arrived. It fails as a whole only because of a bug."""
 
     def __init__(self, count: int) -> None:
         super().__init__(loop=asyncio.get_running_loop())

@@ -46,7 +46,7 @@ class ForwardedCall(Generic[Item, Result]):
         self.callers: list[tuple[Item, int, int, Asker[Result]]] = []  # with their places among the items
         self.size_bytes = 0
         self.sent_s = 0.0
-        self.left: set[int] = set()  # places of callers of which the owner knows that they have gone
+        self.left: set[int] = set()  # places of callers that the owner knows to have gone
 
     def add(self, item: Item, items: Sequence[Any], asker: Asker[Result]) -> None:
         """Adds an item. `items`: the parts of `item` that are sent."""

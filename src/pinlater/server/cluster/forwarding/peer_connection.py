@@ -184,7 +184,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
                 self.usable = False
                 logger.info("a server is slow to answer", extra={"server": self.address})
                 self._changed()
-        elif not self.usable or now_s - self.said_s >= ask_after_s:  # answers to calls say nothing of the other shards
+        elif not self.usable or now_s - self.said_s >= ask_after_s:  # answers to calls contain nothing of other shards
             self._asked_s = now_s
             self.tell(message_of_asking(messages.RUNNING, self.answers))
 

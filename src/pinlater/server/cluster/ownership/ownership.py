@@ -65,7 +65,7 @@ class Ownership:
         self._work = work
         self._moved_s = shards.clock.monotonic()
         self._leaving = False
-        self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
+        self._looking = asyncio.Lock()  # a look reads newer data than the previous one
         self._owners: dict[str, Owners] = {}  # by shard; for an unreachable shard, those that were last seen
         self._has_owners = True  # not all servers are for enqueues
         self._one_role_since_s: float | None = (
@@ -265,7 +265,7 @@ class Ownership:
         if not moved:
             return
         self._moved_s = self._clock.monotonic()
-        if known:  # what a server reads first has not moved
+        if known:  # the slices that a server reads first have not moved
             self.moves += sum(moved.values())
         for (old, new), slices in sorted(moved.items()):
             logger.info(

@@ -24,7 +24,7 @@ def plan(shards: Mapping[str, ShardView], *, balance: bool = True) -> dict[str, 
     """The owners of each shard's slices, by shard. A slice of a shard that no server uses has none.
 
     The result is the same for every server that sees the same state. A plan of its own result changes nothing. Without `balance` a slice
-    moves only if its owner does not use the shard: then no two servers take back each other's changes, even if they see different shards.
+    moves only if its owner does not use the shard: then no two servers revert each other's changes, even if they see different shards.
     """
     planned = {
         name: [owner if owner in view.servers else NO_OWNER for owner in view.owners]

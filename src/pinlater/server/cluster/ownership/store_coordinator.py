@@ -35,8 +35,8 @@ _BALANCE_WITHOUT_S = 60.0
 
 
 class StoreCoordinator(Coordinator):
-    """Coordinates by the store. Answers as of the last look. `address`: as this server announced it to the shards. `hears(address)`:
-    whether a server was heard recently; `serves(address, shard)`: whether it can work on a shard.
+    """Coordinates by the store. Answers as of the last look. `address`: the address that this server announced to the shards.
+    `hears(address)`: whether a server was heard recently; `serves(address, shard)`: whether it can work on a shard.
     """
 
     name = STORE_COORDINATOR

@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 
 class ZooKeeperCoordinator(Coordinator):
-    """Coordinates by ZooKeeper. Answers as of the last look. `password`: of `zookeeper_user`. `address`: as this server announced it to the
-    shards. `changed()` is called when the content of the ensemble has changed.
+    """Coordinates by ZooKeeper. Answers as of the last look. `password`: of `zookeeper_user`. `address`: the address that this server
+    announced to the shards. `changed()` is called when the content of the ensemble has changed.
     """
 
     name = "zookeeper"

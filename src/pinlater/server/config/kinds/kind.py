@@ -61,7 +61,7 @@ class ShardedKind(ABC):
         """Work on a shard without serving it. Imports the driver."""
 
     def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
-        """Returns the problems of its settings beyond single values: the key and the problem."""
+        """Returns the problems that concern several of its settings, each with a key."""
         return iter(())
 
     def parse(self, content: bytes, settings: Settings) -> Sequence[ShardEntry]:

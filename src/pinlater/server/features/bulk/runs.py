@@ -347,8 +347,8 @@ class BulkRuns:
         return len(self._shards.in_reach()) == len(self._shards)
 
     async def _scan_again(self, steps: BulkSteps) -> None:
-        """A shard was unreachable for a time. Raises `ShardConnectionFailed` while a shard is unreachable; later looks at all jobs
-        again."""
+        """Called when a shard was unreachable for a time. Raises `ShardConnectionFailed` while a shard is unreachable; later looks at all
+        jobs again."""
         if not self._reaches_all:
             names = ", ".join(shard.name for shard in self._shards if not shard.healthy)
             raise ShardConnectionFailed(f"Shard {names} is unreachable")

@@ -44,7 +44,7 @@ _ENQUEUES_MS = 5 * MINUTE_MS
 _CLAIMS_S = 10.0
 # How far back samples are read, by step: minutes until they are surely part of ten minutes, and these until they are part of an hour.
 _RECENT_MS = {MINUTE_S: 15 * MINUTE_MS, TEN_MINUTES_S: 150 * MINUTE_MS}
-# For a queue of which no job has run lately: more than a week, for one that works once a week.
+# For a queue without recent runs: more than a week, for a queue that works once a week.
 _LONG_AGO_MS = {HOUR_S: 8 * 24 * 60 * MINUTE_MS}
 
 

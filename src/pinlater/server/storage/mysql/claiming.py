@@ -246,7 +246,7 @@ class _Share:
 
 
 class _OpenOrder:
-    """One order being filled."""
+    """The jobs collected so far for one order."""
 
     def __init__(
         self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether
@@ -273,7 +273,7 @@ class _OpenOrder:
         self.met_expired = False  # in the last round
         self.lost: list[int] = []  # claimed, but neither content nor body was found
         self._due_ms: int | None = None
-        self._head: tuple[int, int] | None = None  # of the due jobs that stay
+        self._head: tuple[int, int] | None = None  # the best of the due jobs that stay
         self._contents: Mapping[int, JobContent] = {}  # of remembered jobs, by id
         now_s = transaction.queue_cache.now_s()
         self.remembers_all = order.from_memory and queue.ready.has_next(self.left, now_ms, now_s, self._through)

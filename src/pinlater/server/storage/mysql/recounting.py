@@ -17,7 +17,7 @@ _COUNT_DIFFERENCES = sql("count_differences")
 async def recount(transaction: Transaction, names: Sequence[str]) -> None:
     """Adds the differences of the queues that still exist. Totals stay.
 
-    Each queue is locked, so that of two servers the second finds no difference.
+    Each queue is locked, so that the second of two servers finds no difference.
     """
     table = MysqlQueueTable(transaction)
     for name in sorted(names):

@@ -157,8 +157,8 @@ class Transaction:
 
     def suppose(self, *statements: bytes, rows: int, remembered: Sequence[QueueEntry] = ()) -> None:
         """Sends the transaction's first changes, of which the last must change exactly `rows` rows. If it does not, nothing happens, and
-        the call runs again `careful`ly. `remembered`: queues of which the rows were remembered: these rows may be locked as well, and if
-        they are locked or gone, the memory of these queues is not used for a while."""
+        the call runs again `careful`ly. `remembered`: queues whose rows were remembered: these rows may be locked, and if they are locked
+        or gone, the memory of these queues is not used for a while."""
         self.marked = self.supposed = True
         self.remembered = remembered
         self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]

@@ -183,7 +183,7 @@ async def purge(access: Access, order: Purge) -> int | PinLaterError:
 
 
 async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-    """Deletes the jobs that are there, and in that state if one is named. Returns how many."""
+    """Deletes the jobs that exist, and are in that state if one is named. Returns how many."""
     queues = access.queues
     refs = list(
         dict.fromkeys(

@@ -20,7 +20,7 @@ from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.writer import Writer
 from pinlater.server.storage.values import StoredFailures
 
-# Queues of which one script tells whether they have groups.
+# How many queues one script checks for groups.
 _QUEUES_A_LOOK = 1_000
 _encode = msgspec.json.Encoder().encode
 _About = tuple[int, str, str, str]

@@ -29,7 +29,7 @@ _PIECES_A_TURN = 4
 _PIECES_AFTER_A_LOSS = 100
 _JOBS_A_PIECE = 250
 _QUEUES_A_PIECE = 5
-# The round's stations: all jobs, then claims and pasts, of which the job may be gone, and priorities, of which the queue may be.
+# The stages of a round: all jobs, then claims and pasts whose job may be gone, and priorities whose queue may be gone.
 _STATIONS = (b"j", b"h", b"p", b"pr")
 _SURE = 2
 

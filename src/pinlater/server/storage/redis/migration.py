@@ -1,7 +1,7 @@
 """The schema's versions: the first server with a newer program migrates the shard, one version after the other.
 
 A step consists of scripts in bounded pieces, each of which may be repeated: servers that start at once may run it side by side, and an
-interrupted step is begun again. The version is written after it.
+interrupted step is begun again. The version is written after the step.
 """
 
 from __future__ import annotations

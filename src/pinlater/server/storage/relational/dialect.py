@@ -80,8 +80,8 @@ class QueueRow(NamedTuple):
 
 
 class QueueLook(NamedTuple):
-    """`queue`: None if there is none of this name; `deleted_ms`: when one was last deleted, 0 for never. That is read only if there is no
-    queue."""
+    """`queue`: None if there is none of this name; `deleted_ms`: when one was last deleted, 0 for never. The deletion is read only if
+    there is no queue."""
 
     queue: Queue | None
     deleted_ms: int

@@ -70,7 +70,7 @@ async def release(dialect: Dialect, claims: Sequence[ClaimRef], now_ms: int) -> 
 async def cancel(
     dialect: Dialect, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
 ) -> list[Acked]:
-    """Cancels jobs that wait, are claimed, or both. Claims of every holder end."""
+    """Cancels jobs that wait, are claimed, or both. A claim ends whichever worker holds it."""
     return await _decide(
         dialect, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state)
     )

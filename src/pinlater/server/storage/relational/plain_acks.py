@@ -32,7 +32,7 @@ class Split(NamedTuple):
 
 
 def split(acks: Sequence[JobAck], claims: dict[int, tuple[Any, ...]], queues: Mapping[str, _QueueWithId]) -> Split:
-    """`claims`: by job id, (job id, queue id, priority, flags, token); those that are found are taken out."""
+    """`claims`: by job id, (job id, queue id, priority, flags, token); the function removes those that it finds."""
     plain: list[int] = []
     counts: dict[tuple[str, int], int] = {}
     others: list[int] = []

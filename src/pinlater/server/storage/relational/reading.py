@@ -80,7 +80,7 @@ async def find_requests(
 
 
 async def find_unique(reader: Reader, keys: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
-    """The job that has each key now, by one statement for a key in up to five hundred queues."""
+    """The job that has each key now; one statement looks a key up in up to five hundred queues."""
     queues: dict[str, list[str]] = {}
     for ref in keys:
         queues.setdefault(ref.key, []).append(ref.queue)

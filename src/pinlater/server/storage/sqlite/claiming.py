@@ -113,7 +113,7 @@ class _Share:
 
 
 class _OpenOrder:
-    """One order being filled."""
+    """The jobs collected so far for one order."""
 
     def __init__(
         self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether

@@ -186,7 +186,7 @@ class _Batch:
         return self._answer(queue, request, existing)
 
     def _is_away(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> bool:
-        """Returns whether some have ordering keys, and another shard takes these."""
+        """Returns whether some jobs have ordering keys and another shard accepts these."""
         return not queue.settings.home.is_at(self._queue_cache.shard) and has_order(jobs)
 
     def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, KeyHolder]) -> Inserted:
@@ -269,7 +269,7 @@ class _Batch:
             self._queue_cache.highest_id = self._highest
 
     def _store_part(self) -> None:
-        """Stores the rows so far. A later id that is not above these is looked up first, as an id of another lane is."""
+        """Stores the rows so far. A later id that is not above these is looked up first, like an id of another lane."""
         self.store()
         self._floor = self._highest
         self._plain, self._with_options, self._expiries, self._below_floor, self._new_keys = [], [], [], [], []

@@ -1,6 +1,6 @@
 """The schema's versions: one file each in `migrations/`, run in order, each in a transaction of its own, under the file's lock.
 
-To change the schema: add `000N_*.sql`, and keep a dump of a file of the version before under `tests/sqlite/released/`.
+To change the schema, add `000N_*.sql`, and keep a dump of a file of the previous version under `tests/sqlite/released/`.
 """
 
 from __future__ import annotations

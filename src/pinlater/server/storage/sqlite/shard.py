@@ -244,7 +244,7 @@ class SqliteShard(RelationalShard):
         return await self._purge_claims(opened, order)
 
     async def _purge_claims(self, opened: _OpenShard, order: Purge) -> int | PinLaterError:
-        """Deletes the oldest claims of one queue, which a reader finds outside the loop by a scan of all claims. Skips a claim that ends
+        """Deletes the oldest claims of one queue; a reader thread finds them by a scan of all claims. Skips a claim that ends
         before the delete and looks for the next one, so that fewer than the limit means that there are no more.
         """
         done = 0

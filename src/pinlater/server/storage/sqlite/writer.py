@@ -161,7 +161,7 @@ class Writer:
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
         self._stale = False
-        self._crowded = False  # the last transaction was of several calls
+        self._crowded = False  # the last transaction had several calls
         self._busy_since: float | None = None
         self._busy_pause_s = 0.0
         self._last_commit = -math.inf
