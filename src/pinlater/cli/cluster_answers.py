@@ -23,11 +23,11 @@ class ServerAnswer(NamedTuple):
 
 
 class Server(NamedTuple):
-    """One server, as all servers that answered know it. `owns`: slices by shard. Items: as those that answered count them.
+    """One server, as all servers that answered know it. `owns`: slices by shard. Items: according to the servers that answered.
 
-    `facts`: as it says them itself, else as another one heard them. `heard`: whether all others hear it and can send calls to it, or None
-    if no other server answered. `heard_ms`: by the one that heard it longest ago. `moves`: how often it saw a slice get another owner since
-    its start, or None if it did not answer.
+    `facts`: as the server itself reports them, otherwise as another one received them. `heard`: whether all others hear it and can send
+    calls to it, or None if no other server answered. `heard_ms`: from the server that heard it longest ago. `moves`: how often it saw a
+    slice get another owner since its start, or None if it did not answer.
     """
 
     address: str
@@ -81,7 +81,7 @@ def _server(
 
 
 def shards_of(answers: Sequence[ServerAnswer]) -> list[ClusterShard]:
-    """Returns all shards, with the newest owners that a server knows. In reach: of all servers that answered."""
+    """Returns all shards, with the newest owners that a server knows. Reachable: by all servers that answered."""
     views: dict[str, list[ClusterShard]] = {}
     for status in _distinct(answers):
         for shard in status.shards:
@@ -110,7 +110,7 @@ def owners_of_queue(queue: str, answers: Sequence[ServerAnswer]) -> dict[str, st
 
 
 def partitions_of(answers: Sequence[ServerAnswer]) -> dict[str, PartitionNumber]:
-    """The queues with several partitions, by name; of two answers, the number that was chosen last."""
+    """The queues with several partitions, by name; if two answers differ, the number that was chosen last."""
     found: dict[str, PartitionNumber] = {}
     for status in _distinct(answers):
         for queue, number in status.partitions.items():
@@ -119,8 +119,8 @@ def partitions_of(answers: Sequence[ServerAnswer]) -> dict[str, PartitionNumber]
 
 
 def problems(answers: Sequence[ServerAnswer]) -> Iterator[str]:
-    """A sentence for each contradiction, and for each server that does not answer, has trouble with its coordinator, or can't be sent
-    calls by another one."""
+    """A sentence for each contradiction, and for each server that does not answer, has trouble with its coordinator, or can't get calls
+    from another one."""
     for answer in answers:
         if answer.status is None:
             yield f"{answer.asked} does not answer: {answer.error}"
@@ -159,7 +159,7 @@ def _reached(server: ClusterServer) -> bool:
 
 
 def _distinct(answers: Sequence[ServerAnswer]) -> list[ClusterStatus]:
-    """An answer of each server: two addresses may be those of one."""
+    """The distinct answers of the servers: two addresses may belong to one."""
     return list({answer.status.address: answer.status for answer in answers if answer.status is not None}.values())
 
 
@@ -187,7 +187,7 @@ def _answer_json(answer: ServerAnswer) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Values with names as objects, at any depth."""
+    """Named tuples as objects, at any depth."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: _plain(each) for name, each in value._asdict().items()}
     if isinstance(value, Mapping):

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 import typer.core
 
-# The part of the help in which they are.
+# The section of the help that lists them.
 CONNECTION = "Connection"
 _TLS = {
     "--tls-ca": ("FILE", "PINLATER_TLS_CA_FILE", "Authorities of the servers' certificates, as PEM."),
@@ -58,7 +58,7 @@ def tls_options() -> list[Any]:
 
 
 def _option(name: str, metavar: str | None, text: str, take: Callable[[str], None]) -> Any:
-    """An option that is given to `take`, and not to the command. Without a `metavar` it takes no value."""
+    """An option that is passed to `take`, and not to the command. Without a `metavar` it takes no value."""
 
     def given(_context: Any, _option: Any, value: Any) -> None:
         if value not in (None, False):

@@ -1,6 +1,6 @@
 """The tasks of `pinlater demo` and `pinlater serve --example`. They send nothing and reach no network.
 
-A job says how often it fails, so that an operator's retry of a failed job succeeds, as if the cause were gone.
+A job contains how often it fails, so that an operator's retry of a failed job succeeds, as if the cause were gone.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Results(NamedTuple, Generic[R]):
     untried: Sequence[str] = ()
 
     def show(self, show: Callable[[Sequence[R]], None]) -> None:
-        """Shows what was done, if anything, and ends the command if there was an error."""
+        """Prints the results, if there are any, and ends the command if there was an error."""
         if self.done or self.error is None:
             with output.only_record("what was changed stays so"):
                 show(self.done)

@@ -1,8 +1,8 @@
-"""The living example of `pinlater serve --example`: queues with a producer and a worker, at a gentle rate, for the pages of the dashboard.
+"""The live example of `pinlater serve --example`: queues with a producer and a worker, at a low rate, for the pages of the dashboard.
 
-The server runs this module as a process of its own (`python -m pinlater.cli.example HOST:PORT`), which ends with standard input. The queues
-bound what they keep: the number of waiting jobs, and the time until waiting, succeeded and failed jobs are deleted. So what a server that
-was killed leaves in its store is deleted within two hours while a server runs on it.
+The server runs this module as a process of its own (`python -m pinlater.cli.example HOST:PORT`), which ends with standard input. The
+queues bound the jobs that they keep: the number of waiting jobs, and the time until waiting, succeeded and failed jobs are deleted. So
+the jobs that a killed server leaves in its store are deleted within two hours while a server runs on it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Example:
         self._report = self.worker.task(REPORTS, attempts=2, concurrency=3, retry=constant(5))(make_report)
 
     async def prepare(self) -> None:
-        """Creates the queues, sets what they keep, and pauses one of them."""
+        """Creates the queues, sets how long they keep jobs, and pauses one of them."""
         for queue, config in QUEUES.items():
             await self._client.create_queue(queue)
             await self._client.configure_queue(queue, config)
@@ -61,7 +61,7 @@ class Example:
                 await self._client.enqueue(queue, jobs)
 
     def jobs_of(self, tick: int) -> Mapping[str, Sequence[Job]]:
-        """The jobs of a tick, by queue. The first tick has more, so that there is something of each state at once."""
+        """The jobs of a tick, by queue. The first tick has more, so that there are jobs in each state at once."""
         ticks = range(-20, 1) if tick == 0 else [tick]
         found: dict[str, list[Job]] = {}
         for one in ticks:
@@ -89,7 +89,7 @@ class Example:
 
 
 async def run(address: str) -> None:
-    """Runs the example on the server at this address until standard input ends. Raises PinLaterError if it can't prepare it."""
+    """Runs the example on the server at this address until standard input ends. Raises PinLaterError if it can't prepare the queues."""
     async with AsyncClient(address, source="example", wait_for_servers=False) as client:
         example = Example(client)
         await example.prepare()

@@ -1,4 +1,4 @@
-"""Runs the living example as a process beside the server, and ends it with the server."""
+"""Runs the live example as a process beside the server, and ends it with the server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ExampleProcess:
         self._running = asyncio.create_task(self._run(local_address(self._settings, thrift_port)))
 
     async def end(self) -> None:
-        """Waits for its end. The server has stopped."""
+        """Waits for its end. Called when the server has stopped."""
         if self._running is not None:
             await self._running
 

@@ -62,7 +62,7 @@ def tracebacks(wanted: bool | None = None) -> bool:
 
 
 def show_traceback(error: BaseException) -> None:
-    """Prints where an unexpected error was raised, if the operator asked for that."""
+    """Prints where an unexpected error was raised, if the operator requested that."""
     if tracebacks():
         text = "".join(traceback.format_exception(error)).rstrip("\n")
         notes.say(text, traceback=text)
@@ -83,14 +83,14 @@ _HINTS = {
 
 
 def code_for(error: PinLaterError) -> int:
-    """The exit code for what a call raised."""
+    """The exit code for the error of a call."""
     if isinstance(error, ServerUnreachable | ConnectionLost | DeadlineExceeded):
         return UNREACHABLE
     return REFUSED if isinstance(error, CallerError) else BUSY
 
 
 def hint_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> str:
-    """Returns what the operator can do about it; '' if the error's text says enough. `other_servers`: how the command names them."""
+    """Returns what the operator can do about it; '' if the error's text says enough. `other_servers`: the command's option for them."""
     if isinstance(error, QueueNotFound):
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
     if isinstance(error, QueueNameInvalid) and QUEUE_NAME_RULE not in error.message:
@@ -105,13 +105,13 @@ def hint_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> str:
 
 
 def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False, whole: bool = False) -> NoReturn:
-    """Writes the error as `write_error` does, and ends the command."""
+    """Writes the error like `write_error`, and ends the command."""
     write_error(message, code, detail, in_lines=in_lines, whole=whole)
     raise typer.Exit(code)
 
 
 def fail_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> NoReturn:
-    """Ends the command with what a call raised, and what the operator can do about it."""
+    """Ends the command with the error of a call, and what the operator can do about it."""
     fail(f"{error.message} {hint_for(error, other_servers)}", code_for(error), error.detail)
 
 
@@ -119,7 +119,7 @@ def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = F
     """Writes one line on standard error; a JSON document if the caller reads JSON.
 
     `detail`: the wire contract's word, for `--json`.
-    `in_lines`: the message has lines of its own.
+    `in_lines`: the message consists of several lines.
     `whole`: the line stays as it is, so that a command in it can be copied.
     """
     text = message if in_lines or whole else " ".join(message.split())
@@ -128,7 +128,7 @@ def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = F
 
 @contextlib.contextmanager
 def reported(other_servers: str = OTHER_SERVERS) -> Iterator[None]:
-    """Turns what calls raise into a line and an exit code."""
+    """Turns the errors of calls into a line and an exit code."""
     try:
         yield
     except PinLaterError as error:

@@ -1,4 +1,4 @@
-"""The options that choose jobs, one for each field of a filter, for all commands that choose jobs."""
+"""The options that select jobs, one for each field of a filter, for all commands that select jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHORT = {"priority": "-p"}
 
 
 class ChosenJobs:
-    """What the options say."""
+    """The values of the options."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
@@ -53,7 +53,7 @@ ALL_JOBS = ChosenJobs({})
 
 
 def with_filter(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives the command the options in the place of its parameter of the type `ChosenJobs`, which it gets with their values."""
+    """Replaces the command's parameter of the type `ChosenJobs` by the options; the command gets their values in it."""
     signature = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():

@@ -1,7 +1,7 @@
-"""Groups of commands for the parser, each command loaded only when it is run or its help is asked for.
+"""Groups of commands for the parser, each command loaded only when it is run or its help is requested.
 
-Must never import a server's module by itself: the base wheel holds clients and workers only, and a command that needs more says what to
-install.
+It never imports a server's module by itself: the base wheel contains clients and workers only, and a command that needs more reports what
+to install.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Commands(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
     def _is_answered(self, args: Sequence[str]) -> bool:
-        """Returns whether these arguments are of the group, and not of its default command: the first is a command or a spelling of one, or
-        an option in front of one."""
+        """Returns whether these arguments belong to the group, and not to its default command: the first is a command or a spelling of
+        one, or an option before one."""
         first, *more = args
         if first.startswith("-"):
             return any(arg in self.below for arg in more) and not any(map(_MODULE_AND_NAME.search, more))
@@ -81,7 +81,8 @@ class Root(Commands):
 
 
 def _say_instead(words: str, instead: str, arguments: Sequence[str]) -> NoReturn:
-    """Ends with the command to write, with these arguments unless one may be a password or can't be shown in one line."""
+    """Ends the command with an error that names the command to write, with these arguments unless
+    one may be a password or can't be shown in one line."""
     while arguments and (further := INSTEAD.get(f"{instead} {arguments[0]}")) is not None:
         instead, arguments = further, arguments[1:]
     shown = [shlex.join(arguments)] if arguments else []
@@ -100,7 +101,7 @@ def _group(words: tuple[str, ...], group: Group) -> Commands:
 
 
 def _load(words: tuple[str, ...], leaf: Leaf) -> Any:
-    """Returns the command, or a substitute that says what is missing."""
+    """Returns the command, or a substitute that reports what is missing."""
     module, _, name = leaf.function.partition(":")
     try:
         function = getattr(import_module(f"pinlater.cli.commands.{module}"), name)

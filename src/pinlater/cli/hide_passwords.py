@@ -1,8 +1,8 @@
-"""Takes passwords out of what `ps` shows of this process.
+"""Removes passwords from what `ps` shows about this process.
 
 Every user of the machine can read a process's command line. If an operator put a password there all the same, this overwrites its
-characters in the memory that the kernel reads them from. Weakness: for some tens of milliseconds after the start they can be read; so the
-docs recommend a file or the environment.
+characters in the memory from which the kernel reads them. Weakness: for some tens of milliseconds after the start they can be read; so
+the docs recommend a file or the environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SECRETS = (
     re.compile(rb"(?<![^\0=])(?:mysql|rediss?)://[^\0@:/]*:(?P<secret>[^\0]*)@", re.IGNORECASE),
     re.compile(rb"(?<=[\0=])\s*(?:--)?(?:(?:mysql|redis)[._-](?:sentinel[._-])?password)\s*=(?P<secret>[^\0]+)"),
 )
-# In /proc/self/stat, counted behind the name, which is in brackets: where the arguments begin and end.
+# In /proc/self/stat, counted from the name, which is in brackets: where the arguments begin and end.
 _ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46
 
 
@@ -28,7 +28,7 @@ def holds_password(arguments: Sequence[str]) -> bool:
 
 
 def hide_passwords() -> None:
-    """Writes x over each. What the program itself was told stays as it is. Does nothing if there is no /proc to say where."""
+    """Writes x over each. The program's own arguments stay as they are. Does nothing if there is no /proc that tells where."""
     try:
         line = Path("/proc/self/cmdline").read_bytes()
         fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()

@@ -1,7 +1,7 @@
-"""Sends a load and measures it; shared by `bench load`, `client-tool` and nothing else. Prints nothing.
+"""Sends a load and measures it; used only by `bench load` and `client-tool`. Prints nothing.
 
-A closed loop: each of `concurrency` tasks sends its next query when its last was answered. Weakness of every closed loop: if the
-server stalls, the load stalls with it, so the latencies show the stall once and not for every query that would have come.
+A closed loop: each of `concurrency` tasks sends its next query when its last was answered. Weakness of every closed loop: if the server
+stalls, the load stalls with it, so the latencies show the stall once and not for every query that would have been sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LoadMode(str, Enum):  # noqa: UP042 - the option's words
 
 
 class LoadPlan(NamedTuple):
-    """`queries` below 0: no end. A dequeue's query is a claim and the ack of what it got, in a second call, as the original's tool does."""
+    """`queries` below 0: no end. A query of a dequeue is a claim and the ack of its jobs, in a second call, as in the original's tool."""
 
     mode: LoadMode
     queue: str
@@ -84,7 +84,7 @@ class Meter:
 
 
 class Interval(NamedTuple):
-    """A stretch of the measurement, for live figures."""
+    """A period of the measurement, for live figures."""
 
     seconds: float
     queries: int
@@ -94,7 +94,7 @@ class Interval(NamedTuple):
 
 
 class IntervalReader:
-    """Reads what came since it last looked."""
+    """Reads the figures since its last call."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -102,7 +102,7 @@ class IntervalReader:
         self._at, self._queries, self._jobs = meter.started, 0, 0
 
     def read(self) -> Interval:
-        """The stretch since the last reading."""
+        """The period since the last reading."""
         meter, now = self._meter, time.monotonic()
         mark = meter.latencies.mark()
         spread = mark.since(self._mark)
@@ -134,7 +134,7 @@ class LoadRun:
                 for _ in range(self._plan.concurrency):
                     group.create_task(self._send())
         except* CallerError as refused:
-            refusal = _first(refused)  # raised below: what is raised in here comes out in a group
+            refusal = _first(refused)  # raised below: an error that is raised here is wrapped in a group
         finally:
             self.meter.ended = time.monotonic()
         if refusal is not None:

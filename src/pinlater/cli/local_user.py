@@ -14,7 +14,7 @@ _SUDO_USER = "SUDO_USER"
 
 def local_author(environ: Mapping[str, str] = os.environ) -> FileAuthor:
     """The login name, or that of the user who called sudo: `alice (local)`, `alice (via sudo)`, `uid 1000 (local)` for a user without a
-    name. The words in brackets tell it from a token of that name."""
+    name. The words in brackets distinguish it from a token of that name."""
     name, caller = _login_name(), environ.get(_SUDO_USER, "")
     user = f"{caller} (via sudo)" if caller not in ("", name) else f"{name} (local)"
     return FileAuthor(user, socket.gethostname())

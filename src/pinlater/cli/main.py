@@ -1,4 +1,4 @@
-"""The command `pinlater`: its own options, and what happens to all that a command raises. No business logic here."""
+"""The command `pinlater`: its own options, and the handling of all errors that a command raises. No business logic here."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """The callbacks of the options have done all there is to do."""
+    """The callbacks of the options have already done everything."""
 
 
 _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def _reader_is_gone() -> NoReturn:
-    """Handles a reader of our output that has stopped, as `head` does: this is not an error, and the rest of the output is dropped."""
+    """Handles a reader that no longer reads our output, as `head` does: this is not an error, and the rest of the output is dropped."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(exits.OK)
 
@@ -95,7 +95,7 @@ def _open_standard_streams() -> None:
 
 
 def _escape_what_can_not_be_encoded() -> None:
-    """Lets standard output show a character that its encoding lacks as an escape, where Python would raise an error. Standard error
+    """Makes standard output escape a character that its encoding lacks, where Python would raise an error. Standard error
     does so by itself."""
     stream = sys.stdout
     if isinstance(stream, io.TextIOWrapper):
@@ -121,7 +121,7 @@ def main() -> None:
     except BrokenPipeError:
         _reader_is_gone()
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # the parser's library meets it first, and ends with 1
+        if isinstance(end.__context__, BrokenPipeError):  # the parser's library handles it first, and ends with 1
             _reader_is_gone()
         raise
     except OSError as error:

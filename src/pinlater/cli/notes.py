@@ -27,7 +27,7 @@ def write(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Writes as `write` does, after `note: `."""
+    """Writes like `write`, after `note: `."""
     say(f"note: {text}", note=text)
 
 

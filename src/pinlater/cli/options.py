@@ -1,4 +1,4 @@
-"""Options that many commands share, and how they are read."""
+"""Options that many commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ TimeoutAndWaitSeconds = Annotated[
 
 
 def integer_up_to(highest: int) -> Callable[[str | int], int]:
-    """A parser of integers from 0 on. Unlike `max=` it writes no range beside the option, whose name then fits into narrow help."""
+    """Parses an integer that is at least 0. Unlike `max=` it writes no range beside the option, whose name then fits into narrow help."""
 
     def read(given: str | int) -> int:
         text = str(given)
@@ -119,7 +119,7 @@ def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_queues(context: typer.Context, incomplete: str) -> list[str]:
-    """Does what `complete_queue` does for the last of several names with commas between them."""
+    """Does the same as `complete_queue` for the last of several names with commas between them."""
     before, comma, begun = incomplete.rpartition(",")
     return [before + comma + name for name in complete_queue(context, begun)]
 
@@ -171,7 +171,7 @@ def ask(
 ) -> T:
     """Runs `action` with an open client. An error becomes a line on standard error and an exit code.
 
-    `wait_for_servers`: for the commands that scripts produce and work jobs with. An operator who looks wants to know at once.
+    `wait_for_servers`: for the commands that scripts produce and work jobs with. Commands that only show something report it at once.
     """
 
     async def run() -> T:
@@ -226,7 +226,7 @@ def span_ms(text: str | None, option: str) -> int | None:
 def moment_ms(text: str | None, option: str = "--at") -> int | None:
     """Milliseconds since the epoch, from ISO 8601 (UTC if it names no zone), `now`, or such a number of at least 12 digits.
 
-    A smaller number is a usage error: it is a year, a compact date or seconds, and as milliseconds it would be a time before 1974.
+    A smaller number is a usage error: it is a year, a compact date or seconds; as milliseconds it would be a time before 1974.
     """
     if text is None:
         return None
@@ -288,7 +288,7 @@ def queue_of(queue: str | None, descriptors: list[str] | None) -> str:
 
 
 def headers_of(texts: Sequence[str]) -> dict[str, str] | None:
-    """Returns `NAME=VALUE` texts as headers, or None if there are none."""
+    """Returns `NAME=VALUE` strings as headers, or None if there are none."""
     headers = {}
     for text in texts:
         name, equals, value = text.partition("=")

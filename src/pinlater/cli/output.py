@@ -54,7 +54,7 @@ def print_lines(lines: Sequence[str]) -> None:
 
 
 def print_bytes(data: bytes) -> None:
-    """Writes these bytes as they are. Without a buffer (PYTHONUNBUFFERED) one write may take a part of them without an error."""
+    """Writes these bytes unchanged. Without a buffer (PYTHONUNBUFFERED) one write may accept only some of them without an error."""
     sys.stdout.flush()
     left = memoryview(data)
     while left:
@@ -70,13 +70,13 @@ def _write(text: str) -> None:
 
 # --- output that is the only record of a change --------------------------------------------------------------------------
 def check_open(undone: str) -> None:
-    """Ends the command if its standard output was closed at the start. `undone`: what the command has not done."""
+    """Ends the command if its standard output was closed at the start. `undone`: the part that the command has not done."""
     if getattr(sys.stdout, "name", "") == os.devnull:  # which `main` has put in its place
         exits.fail(f"standard output is closed: {undone}", exits.REFUSED)
 
 
 def deliver() -> None:
-    """Returns when all that was printed has left this process, and is on the disk if it goes to a file. Raises OSError if it can't."""
+    """Returns when all output has left this process, and is on the disk if it goes to a file. Raises OSError if it can't."""
     sys.stdout.flush()
     with contextlib.suppress(io.UnsupportedOperation):  # a stand-in for standard output
         descriptor = sys.stdout.fileno()
@@ -86,8 +86,8 @@ def deliver() -> None:
 
 @contextlib.contextmanager
 def only_record(done: str) -> Iterator[None]:
-    """Guards a block whose output is the only record of a change. If the output can't be printed, the command fails with `done`, which says
-    what was changed: also if a reader has stopped, which is not an error of other commands.
+    """Guards a block whose output is the only record of a change. If the output can't be printed, the command fails with `done`, which
+    names the change: even if a reader has stopped, which is not an error of other commands.
     """
     try:
         yield
@@ -97,7 +97,7 @@ def only_record(done: str) -> Iterator[None]:
 
 
 def fail_unprinted(error: OSError, done: str = "") -> NoReturn:
-    """Ends the command: its output can't be written, and the rest goes nowhere."""
+    """Ends the command: its output can't be written, and the rest is discarded."""
     with contextlib.suppress(io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     why = "its reader has gone" if error.errno == errno.EPIPE else error.strerror
@@ -110,18 +110,18 @@ def on_terminal() -> bool:
 
 
 def clear_screen() -> None:
-    """Makes way for the next picture on a terminal; does nothing elsewhere."""
+    """Clears a terminal for the next output; does nothing elsewhere."""
     if on_terminal():
         sys.stdout.write("\x1b[H\x1b[2J")
 
 
 def warn_incomplete(reason: str = "a shard is unreachable, and its jobs are not counted") -> None:
-    """Says on standard error that the answer lacks something."""
+    """Reports on standard error that the answer lacks something."""
     notes.write(f"incomplete: {reason}")
 
 
 def print_text(lines: Sequence[str]) -> None:
-    """Lines that others wrote, with control characters escaped; on a terminal a long one wraps between words."""
+    """Lines from others, with control characters escaped; on a terminal a long one wraps between words."""
     columns = tables.screen().columns
     print_lines([part for line in lines for part in tables.wrap_line(one_line(line), columns)])
 
@@ -134,21 +134,20 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, without_rows: st
 def print_narrow_table(
     columns: Sequence[str], rows: Sequence[Row], *, shorter: Mapping[str, str], without_rows: str = tables.NONE
 ) -> None:
-    """Prints as `print_table` does; a table too wide for the terminal gets the `shorter` names of columns and loses columns that say
-    nothing."""
+    """Prints like `print_table`; a table too wide for the terminal gets the `shorter` names of columns and loses columns without
+    information."""
     print_lines(tables.narrow_table(columns, _cells(rows), tables.screen(), shorter=shorter, without_rows=without_rows))
 
 
 def print_blocks(
     columns: Sequence[str], rows: Sequence[Row], head: str = "", *, without_rows: str = tables.NONE
 ) -> None:
-    """Prints as `print_table` does; a table too wide for the terminal becomes one block a row, headed by `head` and the row's first
-    cell."""
+    """Prints like `print_table`; a table too wide for the terminal becomes one block a row, headed by `head` and the row's first cell."""
     print_lines(tables.blocks_or_table(columns, _cells(rows), tables.screen(), head, without_rows=without_rows))
 
 
 def print_fields(named: Mapping[str, object]) -> None:
-    """A name and its value a line."""
+    """A line for each name and value."""
     print_lines(tables.fields([(name, cell(value)) for name, value in named.items()], tables.screen()))
 
 
@@ -163,7 +162,7 @@ def _plain(value: object) -> object:
 
 
 def cell(value: object) -> str:
-    """A value in a table. Control characters are escaped; what is not known is `-`."""
+    """A value in a table. Control characters are escaped; an unknown value is `-`."""
     if value is None:
         return "-"
     if isinstance(value, Enum):
@@ -180,14 +179,14 @@ def cell(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns what others wrote, with control characters escaped, and those that the output's encoding lacks."""
+    """Returns text from others, with control characters escaped, and those that the output's encoding lacks."""
     if text.isprintable() and _can_be_encoded(text):
         return text
     return "".join(c if c.isprintable() and _can_be_encoded(c) else ascii(c)[1:-1] for c in text)
 
 
 def _can_be_encoded(text: str) -> bool:
-    """Returns whether standard output takes it as it is."""
+    """Returns whether standard output accepts it as it is."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -196,12 +195,12 @@ def _can_be_encoded(text: str) -> bool:
 
 
 def iso(moment_ms: int | None) -> str | None:
-    """Returns the time in ISO 8601 and UTC, or None; the number itself if no calendar holds it."""
+    """Returns the time in ISO 8601 and UTC, or None; the number itself if it is outside the calendar."""
     return None if moment_ms is None else wording.moment(moment_ms)
 
 
 def age(span_ms: int | None) -> str | None:
-    """A span for people, in two units at most: `3d 4h`, `12m 5s`, `850ms`, or None if it is not known."""
+    """A duration for people, in two units at most: `3d 4h`, `12m 5s`, `850ms`, or None if it is not known."""
     return None if span_ms is None else wording.span(span_ms)
 
 
@@ -219,12 +218,12 @@ def body_text(body: bytes) -> str:
 
 
 def shown_body(job: JobInfo | ClaimedJob) -> str:
-    """The body of a job in a table, or that it is masked whole."""
+    """The body of a job in a table, or a note that it is masked completely."""
     return MASKED_VALUE if job.body_masked and not job.body else body_text(job.body or b"")
 
 
 def body_json(body: bytes | None) -> dict[str, Any]:
-    """A body in JSON; nothing if it wasn't asked for."""
+    """A body in JSON; nothing if it wasn't requested."""
     if body is None:
         return {}
     try:
@@ -261,7 +260,7 @@ def holder_of(job: JobInfo) -> str | None:
 
 
 def source_of(claim_descriptor: str) -> str | None:
-    """The source in the name of a claim, or None if it has another form."""
+    """The source in the name of a claim, or None if it has another format."""
     return source_of_claim(claim_descriptor)
 
 
@@ -277,7 +276,7 @@ def waits_for(job: JobInfo) -> str | None:
 
 
 def why_put_off(job: JobInfo) -> str:
-    """Returns what puts a job off without an attempt. The server does not record which of these it was."""
+    """Returns what postpones a job without an attempt. The server does not record which of these it was."""
     task = task_of(job)
     unknown = f"does not know the task {task!r}" if task else "has no default task for jobs that name none"
     return f"a worker {unknown} (its log says so), the task snoozed the job, or an operator moved it"
@@ -289,8 +288,8 @@ def error_line(error_type: str, error_text: str) -> str | None:
 
 
 def error_of(job: JobInfo) -> str | None:
-    """Returns how the job's latest attempt failed, in one line. A claim that timed out leaves no error: the job keeps that of an attempt
-    before.
+    """Returns how the job's latest attempt failed, in one line. A claim that timed out leaves no error: the job keeps that of an earlier
+    attempt.
     """
     if job.attempts and job.attempts[-1].outcome == TIMED_OUT and job.error_type != QUARANTINED:
         return CLAIM_TIMED_OUT_TEXT
@@ -305,7 +304,7 @@ def status_without_progress(job: JobInfo) -> str:
 
 
 def info_json(job: JobInfo) -> dict[str, Any]:
-    """Returns all that is known of a job."""
+    """Returns all that is known about a job."""
     known = job._asdict()
     known.pop("body")
     known["state"] = job.state.name
@@ -320,7 +319,7 @@ def info_json(job: JobInfo) -> dict[str, Any]:
 
 
 def moved_json(result: MovedJob) -> Mapping[str, Any]:
-    """Returns what happened to a job that was to get another priority."""
+    """Returns the outcome for a job whose priority was to be changed."""
     return {
         "descriptor": result.descriptor,
         "outcome": result.outcome.name,
@@ -331,7 +330,7 @@ def moved_json(result: MovedJob) -> Mapping[str, Any]:
 
 
 def result_json(result: AckResult) -> Mapping[str, Any]:
-    """Returns what happened to an ack or a cancel."""
+    """Returns the outcome of an ack or a cancel."""
     return {
         "descriptor": result.descriptor,
         "outcome": result.outcome.name,

@@ -1,5 +1,5 @@
-"""What all commands with an argument QUEUE have in common: the option `--queue` beside it, because people write either, and the answer to
-what names no queue.
+"""The common code of all commands with an argument QUEUE: the option `--queue` as an alternative, because people write either, and the
+error for an argument that is not a queue's name.
 
 Weakness: a queue that `--queue` names must not begin with a hyphen, which no queue's name does.
 """

@@ -1,6 +1,6 @@
-"""Notes on standard error about a queue, for commands whose answer does not tell: a missing queue looks like an idle one.
+"""Notes on standard error about a queue, for commands whose answer does not show it: a missing queue looks like an idle one.
 
-None of them is written if the server does not tell: the caller must still learn what was changed.
+None of them is written if the server does not answer: the caller must still learn what was changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pinlater.client.errors import PinLaterError, UnknownMethod
 
 
 async def say_if_missing(client: AsyncClient, *queues: str) -> None:
-    """Says of each queue that does not exist that it does not."""
+    """Notes each queue that does not exist."""
     try:
         there = set(await client.queue_names())
     except PinLaterError:
@@ -22,7 +22,7 @@ async def say_if_missing(client: AsyncClient, *queues: str) -> None:
 
 
 def say_missing(queue: str) -> None:
-    """Says that the queue does not exist."""
+    """Notes that the queue does not exist."""
     notes.note(f"there is no queue {queue} (`pinlater queue list` shows the queues)")
 
 
@@ -35,7 +35,7 @@ async def is_paused(client: AsyncClient, queue: str) -> bool:
 
 
 async def say_if_paused(client: AsyncClient, queue: str) -> None:
-    """Says that the queue is paused, for commands that make jobs due: no worker gets them before the queue is resumed."""
+    """Notes that the queue is paused, for commands that make jobs due: no worker gets them before the queue is resumed."""
     try:
         paused = await is_paused(client, queue)
     except PinLaterError:
@@ -45,7 +45,7 @@ async def say_if_paused(client: AsyncClient, queue: str) -> None:
 
 
 async def say_if_no_group(client: AsyncClient, queue: str, group: str) -> None:
-    """Says that the queue has no group of failures of that name, for commands that found no job in it. '' is not a group."""
+    """Notes that the queue has no group of failures of that name, for commands that found no job in it. '' is not a group."""
     if not group:
         return
     try:

@@ -1,4 +1,4 @@
-"""Options for the quota of a token, and how it is shown."""
+"""Options for the quota of a token, and its display."""
 
 from __future__ import annotations
 

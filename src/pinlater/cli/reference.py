@@ -1,6 +1,6 @@
 """Writes the commands' part of docs/reference/cli.md from the commands themselves, and the table of exit codes.
 
-`python -m pinlater.cli.reference docs/reference/cli.md` puts it behind the page's marker. A tool for contributors who change a command:
+`python -m pinlater.cli.reference docs/reference/cli.md` puts it after the page's marker. A tool for contributors who change a command:
 nothing at run time imports it, and a test fails when the page is stale.
 """
 
@@ -22,7 +22,7 @@ MARKER = "<!-- From here on written by `python -m pinlater.cli.reference`; do no
 
 
 def page(text: str) -> str:
-    """Returns the page with its generated part made again."""
+    """Returns the page with its generated part updated."""
     kept, marker, _ = text.partition(MARKER)
     if not marker:
         raise ValueError("the page has no marker")

@@ -39,7 +39,7 @@ MoreSettings = Annotated[
 
 
 def store_of(store: str | None, shards: Path | None) -> str | Given | None:
-    """Returns what `--store` or, in its place, `--shards` say; problems then name the flag that was given."""
+    """Returns the value of `--store` or, in its place, `--shards`; problems then name the flag that was given."""
     if store is not None and shards is not None:
         raise typer.BadParameter("--store and --shards exclude each other", param_hint="--shards")
     if shards is None:
@@ -60,8 +60,8 @@ def load_settings(
 ) -> Loaded:
     """Returns the settings from file, environment and flags. Ends the command with all problems if there are any.
 
-    `named`: the settings with flags of their own, None if a flag is not given. `driver_needed` is False for a command that asks no
-    database, `tokens_needed` for one that may make the file of tokens.
+    `named`: the settings with flags of their own, None if a flag is not given. `driver_needed`: False for a command that queries no
+    database; `tokens_needed`: False for one that may create the tokens file.
     """
     from pinlater.server.config.errors import SettingsError
     from pinlater.server.config.load import load

@@ -1,7 +1,7 @@
-"""Which of the shards a server uses, as the server itself says: over Thrift, as clients ask, or on the pages of its HTTP port.
+"""Which of the shards a server uses, according to the server itself: over Thrift, as clients ask, or on the pages of its HTTP port.
 
-The shards themselves list their servers. Another server may have shards of the same names, so names alone prove nothing: what a server
-says counts if the shards know it.
+The shards themselves list their servers. Another server may have shards of the same names, so names alone prove nothing: a server's
+report counts if the shards know the server.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pinlater.client.errors import PinLaterError
 from pinlater.wire.wrong_port import THRIFT_PORT
 
 _HEALTHY = "shard-healthy-"
-_CHARS_MAX = 200  # of the text of a refusal
+_CHARS_MAX = 200  # characters of the text of a refusal
 
 
 class ServerView(NamedTuple):
-    """What a server says of these shards. `in_use` by shard, or None if it can't say, and then `problem` says why.
+    """A server's report about these shards. `in_use`: by shard, or None if it can't tell; then `problem` gives the reason.
 
     `address`: the address that was asked. `name`: host and process, or `cluster_address` of one that has just started; over HTTP the host
     and the Thrift port. `cluster_address`: where the other servers reach it.
@@ -41,7 +41,7 @@ class ServerView(NamedTuple):
     cluster_address: str | None = None
 
     def of(self, shard: str) -> bool | None:
-        """Returns whether the server has that shard in use, or None if it does not say."""
+        """Returns whether the server uses that shard, or None if it does not report it."""
         return None if self.in_use is None else self.in_use.get(shard)
 
 
@@ -118,7 +118,7 @@ def _of_other_shards(address: str, name: str | None) -> ServerView:
 
 
 def _refusal(address: str, error: urllib.error.HTTPError) -> str:
-    """Returns what the server says itself, and what to do if it is the port for clients."""
+    """Returns the server's own report, and what to do if it is the port for clients."""
     with error:
         text = " ".join(error.read(_CHARS_MAX).decode(errors="replace").split()) or error.reason
     hint = f" (`--server {address}` asks there)" if text.startswith(THRIFT_PORT) else ""

@@ -78,7 +78,7 @@ async def forget_timed_keys(place: ConfiguredShard, settings: Settings) -> int:
 
 
 async def migrate_place(place: ConfiguredShard, settings: Settings) -> Migrated:
-    """Takes the shard's schema forward. Raises `Unavailable`."""
+    """Migrates the shard's schema. Raises `Unavailable`."""
     return await _offline(settings).migrate_shard(place.endpoint, settings.database, place.name)
 
 
@@ -89,7 +89,7 @@ def _offline(settings: Settings) -> Offline:
 
 
 def as_json(place: ConfiguredShard) -> dict[str, Any]:
-    """A shard as the settings have it."""
+    """A shard according to the settings."""
     return {
         "name": place.name,
         "key": place.key or None,

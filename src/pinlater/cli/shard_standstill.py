@@ -1,4 +1,4 @@
-"""What `pinlater shards drain` says if the number of live jobs stands still: some of the jobs, and why they are still there."""
+"""The note of `pinlater shards drain` when the number of live jobs does not change: some of the jobs, and why they are still there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DrainStandstill:
         self._told = False
 
     def begins(self, seen: str) -> bool:
-        """Returns whether it has just become one, with what is seen now."""
+        """Returns whether a standstill has just begun, given the present number."""
         now_s = self._clock.monotonic()
         if seen != self._seen:
             self._seen, self._since_s, self._told = seen, now_s, False
@@ -65,7 +65,7 @@ async def why_jobs_remain(seen: Sequence[Seen], settings: Settings) -> list[str]
 
 
 def _why(job: JobInfo, queue: Queue | None) -> str:
-    """Tells why the job is there, by this machine's clock."""
+    """Returns why the job is there, by this machine's clock."""
     facts = QueueFacts()
     if queue is not None:
         limit = queue.config.max_jobs_per_second

@@ -1,4 +1,4 @@
-"""How `shards status` shows what databases and a server say of the shards."""
+"""How `shards status` shows the reports of databases and a server about the shards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pinlater.cli.shard_queries import Seen, as_json
 from pinlater.client._servers import SERVERS_VARIABLE
 
 LOST = "lost"
-"""In place of what a shard answers, or takes."""
+"""Replaces an answer that a shard does not give, or the part of one."""
 _NO_SERVER = f"in use: no server was asked; --server HOST:PORT or {SERVERS_VARIABLE} names one"
 
 
@@ -37,7 +37,7 @@ def print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: 
 
 
 def _source(view: ServerView) -> str:
-    """Returns which server says what is in use, with the address that `cluster status` shows."""
+    """Returns which server reports what is in use, with the address that `cluster status` shows."""
     reached = "" if view.cluster_address is None else f"; other servers reach it at {view.cluster_address}"
     return f"in use: according to {view.name} at {view.address}{reached}"
 

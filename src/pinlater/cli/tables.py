@@ -19,10 +19,10 @@ _GAP = "  "
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _TEXT_COLUMNS_MIN = 24
 _EMPTY = ("", "-")
-_PARTS_MAX = 2  # of a table of queues that goes on below
+_PARTS_MAX = 2  # of a table of queues that continues below
 _NOTHING = (*_EMPTY, "0", "0.0", "no")
 NONE = "none"
-"""What a terminal shows in place of a table without rows, unless the command says more."""
+"""The text that a terminal shows instead of a table without rows, unless the command gives another one."""
 
 
 class Screen(NamedTuple):
@@ -90,8 +90,8 @@ def blocks_or_table(
     *,
     without_rows: str = NONE,
 ) -> list[str]:
-    """Returns a table if it fits, otherwise a block for each row, headed by `head` and its first cell. On a terminal, leaves out what no
-    row has.
+    """Returns a table if it fits, otherwise a block for each row, headed by `head` and its first cell. On a terminal, leaves out columns
+    that are empty in all rows.
     """
     if screen.columns is None or not rows:
         return table(columns, rows, screen, without_rows=without_rows)
@@ -201,7 +201,7 @@ def wrap(text: str, columns: int) -> list[str]:
 
 
 def wrap_line(line: str, columns: int | None) -> list[str]:
-    """The line in as many as it takes, each with its indentation if it fits so; without a terminal as it is."""
+    """The line in as many as it takes, each with its indentation if it fits so; without a terminal unchanged."""
     if columns is None:
         return [line]
     text = line.lstrip(" ")
@@ -229,7 +229,7 @@ def _longest_word(text: str) -> int:
 def _with_wrapped_column(
     widths: Sequence[int], columns: Sequence[str], rows: Sequence[Sequence[str]], screen_columns: int
 ) -> list[list[str]] | None:
-    """Returns rows of which some continue in the next, so that a wide table fits, or None if it fits anyway or can't be made to."""
+    """Returns rows some of which continue in the next, so that a wide table fits, or None if it fits anyway or can't be made to fit."""
     if _fits(widths, screen_columns):
         return None
     widest = max(range(len(widths)), key=widths.__getitem__)

@@ -1,4 +1,4 @@
-"""All commands of `pinlater` by noun, where each one's function is, and what to write instead of words that are no command.
+"""All commands of `pinlater` by noun, where each one's function is, and what to write instead of words that are not commands.
 
 Plain values: nothing here imports a command.
 """
@@ -148,7 +148,8 @@ COMMANDS: Mapping[str, Leaf | Group] = {
     "client-tool": Leaf("client_tool:client_tool", TRYING),
 }
 
-# What to write instead: of commands that stood at the top until there were nouns, of other forms of a noun, and of other job services.
+# What to write instead: for commands that were at the top level until there were nouns, for other forms of a noun, and for those of other
+# job services.
 INSTEAD: Mapping[str, str] = {
     "workers": "worker list",
     "cron": "worker cron",

@@ -1,4 +1,4 @@
-"""What the commands about single jobs have in common: jobs are named by their descriptors, or by a unique key that they hold."""
+"""The common code of the commands about single jobs: jobs are named by their descriptors, or by a unique key that they hold."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ InQueue = Annotated[
 def descriptors_of(
     named: list[str] | None, key: str | None, queues: list[str] | None, server: str, timeout_s: float
 ) -> list[str]:
-    """The jobs that are `named`, each once, or those that hold the key now. Ends the command if there are none, or if a name is none."""
+    """The `named` jobs, each once, or those that hold the key now. Ends the command if there are none, or if a name is invalid."""
     if key is not None:
         if named:
             raise typer.BadParameter("name jobs, or a key, not both", param_hint="--unique-key")

@@ -13,7 +13,7 @@ _RANGE = re.compile(r"is not in the range (?:(\S+)<=)?x(?:<=(\S+?)|>=(\S+?))?\.?
 
 
 def name_in_errors(command: Any) -> None:
-    """Errors of the command's parser say which command it is; that of an option without its value does not by itself."""
+    """Errors of the command's parser name the command; that of an option without its value does not by itself."""
     parse = command.parse_args
 
     def parse_args(context: Any, args: list[str]) -> Any:
@@ -28,7 +28,7 @@ def name_in_errors(command: Any) -> None:
 
 
 def say_usage(error: Any) -> int:
-    """Prints what is wrong in one line, or the help if the command line is empty. Returns the exit code. Typer's versions differ in the
+    """Prints the error in one line, or the help if the command line is empty. Returns the exit code. Typer's versions differ in the
     class.
     """
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -46,7 +46,7 @@ def say_usage(error: Any) -> int:
 
 
 def _in_words(message: str) -> str:
-    """The message without the jargon of parsers: what a number has to be, and an option by one name without quotes."""
+    """The message without the jargon of parsers: it states the range of a number, and an option by one name without quotes."""
     text = " ".join(message.split()).replace(": Value error, ", ": ")  # the checker's own words
     text = _QUOTED_OPTION.sub(r"\1", text)
     text = _NO_NUMBER.sub(lambda found: f"is not a {'number' if found[1] == 'float' else 'whole number'}", text)

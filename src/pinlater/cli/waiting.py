@@ -1,4 +1,4 @@
-"""Says on standard error that a command waits for a server or a shard that is unreachable."""
+"""Reports on standard error that a command waits for a server or a shard that is unreachable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pinlater.client._waiting_calls import WaitingCall
 
 
 def say_waiting(client: AsyncClient, timeout_s: float) -> None:
-    """Prints a note once, when a call of the client has been retried for a second. Its calls last `timeout_s` at most."""
+    """Prints a note once, when a call of the client has been retried for a second. Its calls take at most `timeout_s`."""
 
     def say(waiting: WaitingCall | None) -> None:
         if waiting is not None:

@@ -1,4 +1,4 @@
-"""The options `--watch` and `--every`: an answer is shown again and again until Ctrl-C."""
+"""The options `--watch` and `--every`: an answer is shown repeatedly until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def interval_ms(watch: bool, every: str) -> int | None:
 
 
 async def show_answers(ask: Callable[[], Awaitable[T]], show: Callable[[T], None], every_ms: int | None) -> None:
-    """Asks and shows the answer once, or every `every_ms`, after the time unless a terminal or JSON shows what is new. Only the first
-    answer is required: later, a note says that there is none.
+    """Asks and shows the answer once, or every `every_ms`, preceded by the time unless a terminal or JSON shows what is new. Only the first
+    answer is required: later, a note reports that there is none.
     """
     found = await ask()
     if every_ms is None:

@@ -1,6 +1,6 @@
-"""What --watch shows on a terminal: the first lines of the output, as many as the window has, and how many more there are.
+"""The output of --watch on a terminal: the first lines, as many as the window has, and how many more there are.
 
-Only the last lines of longer output would stay in sight, although its header and what matters most come first.
+Of longer output only the last lines would stay visible, although its header and the most important lines come first.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ def wanted() -> bool:
 
 
 def draw(show: Callable[[], None], below: str = "") -> None:
-    """Shows in the window what `show` prints, as it is wide and high now, with notes on the same terminal and the text `below` at the
-    end."""
+    """Shows in the window, at its present size, what `show` prints, with notes on the same terminal and the text `below` at the end."""
     printed, noted = _Caught(sys.stdout), _Caught(sys.stderr)
     with ExitStack() as caught:
         caught.enter_context(redirect_stdout(printed))
@@ -79,5 +78,5 @@ def _more(number: int) -> str:
 
 
 def _height(lines: Sequence[str], window: os.terminal_size) -> int:
-    """Returns how many rows of the window they take: one that is longer than these continues in the next."""
+    """Returns how many rows of the window they take: a longer line than the window continues in the next row."""
     return sum(max(1, -(-cell_len(_COLOUR.sub("", line)) // window.columns)) for line in lines)

@@ -1,4 +1,4 @@
-"""The logs of `pinlater worker`, set up in the worker and in the processes of its tasks alike; so it imports little."""
+"""The logs of `pinlater worker`, set up in the worker and in the processes of its tasks alike; therefore it imports little."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from pinlater.supervision.logs import setup
 from pinlater.worker.logs import JobFields
 
-_CHATTY = ("asyncio",)  # says at debug how each event loop works
+_CHATTY = ("asyncio",)  # reports at debug how each event loop works
 
 
 def log_to_stderr(format: str, level: str, process_number: int | None = None) -> None:

@@ -15,7 +15,7 @@ from pinlater.cli import exits
 from pinlater.extras import install_line
 from pinlater.worker import Worker
 
-# Of the extras, those that a worker's program imports.
+# Those of the extras that a worker's program imports.
 _EXTRAS = {"opentelemetry": "otel"}
 
 
@@ -63,7 +63,7 @@ def find_worker(application: str) -> Worker:
 
 
 def _fail_to_load(module_name: str, error: Exception, said: str, hint: str = "") -> NoReturn:
-    """Says what went wrong and where; with `--traceback` the traceback first."""
+    """Reports what went wrong and where; with `--traceback` the traceback first."""
     exits.show_traceback(error)
     exits.fail(f"{module_name} can't be loaded: {said}{_place(error)}{hint}", exits.USAGE)
 
@@ -75,7 +75,7 @@ def _install_line(missing: str) -> str:
 
 
 def _place(error: Exception) -> str:
-    """The last line of the user's own code that ran, as ` (mails.py, line 39)`; '' for a SyntaxError, which says it itself."""
+    """The last line of the user's own code that ran, as ` (mails.py, line 39)`; '' for a SyntaxError, which contains it."""
     if isinstance(error, SyntaxError):
         return ""
     here = Path.cwd()

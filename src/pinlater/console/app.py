@@ -47,14 +47,16 @@ _NO_SUCH_PATH = f"There is no such endpoint or page; {OPENAPI_PATH} describes th
 
 
 class Console:
-    """The application with what its requests share. It has no rights of its own: each request's token goes to the servers, which decide.
+    """The application with the data that its requests share. It has no rights of its own: each request's token goes to the servers, which
+    decide.
 
     `client` is opened and closed with the application.
 
-    `now_ms`: this machine's clock, which never jumps. `hosts`, `names`: that callers use for this console, as `BrowserGuard` has them.
-    `guest_token`: what people without a log-in see is what this token may see; '' is none. `links`: of jobs to their traces and their code.
-    `proxies`: the networks of trusted proxies. `user_header`: in which they name users, and `user_token`: with which the servers are asked
-    for these; None takes no users from them. Raises ValueError for what is not a network or no name of a header.
+    `now_ms`: this machine's clock, which never jumps. `hosts`, `names`: the names that callers use for this console, as in `BrowserGuard`.
+    `guest_token`: people without a log-in see what this token may see; '' means nothing. `links`: from jobs to their traces and their
+    code.
+    `proxies`: the networks of trusted proxies. `user_header`: the header in which they name users, and `user_token`: the token for calls
+    on behalf of these; None ignores users of proxies. Raises ValueError for an invalid network or header name.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class Console:
     def _client_of(self, request: Request) -> AsyncClient:
         """Returns a client with the rights of the token in the request, or of the user that a trusted proxy names.
 
-        A browser sends no token by itself. A proxy names the user also in a request that another site's page makes, so that a change must
+        A browser sends no token by itself. A proxy also names the user in a request that another site's page makes, so a change must
         prove its origin, as a form must."""
         bearer = bearer_of(request)
         caller = caller_of(request)
@@ -174,7 +176,7 @@ class Console:
             await _cancel(acting, gone)
 
     async def _not_routed(self, request: Request, error: Exception) -> Response:
-        """Answers a path that no endpoint or page has, or a method that none on the path has."""
+        """Answers a path without an endpoint or page, or a method that none on the path has."""
         status = getattr(error, "status_code", HTTPStatus.NOT_FOUND)
         headers: Mapping[str, str] = getattr(error, "headers", None) or {}
         detail = _NO_SUCH_PATH if status == HTTPStatus.NOT_FOUND else ""

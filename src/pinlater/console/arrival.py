@@ -1,14 +1,14 @@
 """How a request arrived: the address of the console as the caller uses it, the client, and the user that a proxy has authenticated.
 
-This is the only module that reads the headers of proxies. A proxy is trusted by its address; what others send in these headers counts for
-nothing. A trusted proxy writes `X-Forwarded-For`, `-Host`, `-Proto`, `-Prefix` and `-User`, or `Forwarded` (RFC 7239), which has no prefix
-and no user. If both are there, they must agree. Of several values in a header, the one counts that the trusted proxy nearest to the client
-has added: as many from the end as there are trusted proxies in `X-Forwarded-For`. What is none of these is refused with the header's name:
-a proxy that passes on what clients send would let them choose.
+This is the only module that reads the headers of proxies. A proxy is trusted by its address; the values that others send in these headers
+are ignored. A trusted proxy writes `X-Forwarded-For`, `-Host`, `-Proto`, `-Prefix` and `-User`, or `Forwarded` (RFC 7239), which has no
+prefix and no user. If both are present, they must agree. If a header has several values, the one that the trusted proxy nearest to the
+client has added counts: as many from the end as there are trusted proxies in `X-Forwarded-For`. Any other value is refused with the
+header's name: a proxy that passes on what clients send would let them choose.
 
-While no proxy is named, a proxy on this machine may still say that it has TLS: `browser_guard` says why nothing is lost by that.
+While no proxy is named, a proxy on this machine may still report that it has TLS: `browser_guard` explains why this is safe.
 
-Weakness: each program on the machine of a trusted proxy may say what it wants.
+Weakness: every program on the machine of a trusted proxy may claim anything.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _log = logging.getLogger("pinlater.console")
 
 
 class Arrival(NamedTuple):
-    """`host`: with its port, and `host_header`: what has named it. `prefix`: the path below which the proxy serves the console, '' for its
-    root. `address`: of the client. `proxy`: the address of the proxy that has named the client or the user, '' for none. `user`: the
-    one that the proxy has authenticated, '' for none."""
+    """`host`: with its port, and `host_header`: the header that names it. `prefix`: the path below which the proxy serves the console, ''
+    for its root. `address`: of the client. `proxy`: the address of the proxy that has named the client or the user, '' for none. `user`:
+    the one that the proxy has authenticated, '' for none."""
 
     scheme: str
     host: str
@@ -61,14 +61,15 @@ class Arrival(NamedTuple):
 
 
 def arrival_of(request: Request) -> Arrival:
-    """Returns how the request arrived. The guard has found it out."""
+    """Returns how the request arrived. The guard has determined it."""
     arrival: Arrival = request.scope[_KEY]
     return arrival
 
 
 class Arrivals:
-    """`proxies`: the networks of trusted proxies. `user_header`: in which they name users; '' if the console takes no users from them.
-    `monotonic`: seconds. Raises ValueError for what is not a network or no name of a header."""
+    """`proxies`: the networks of trusted proxies. `user_header`: the header in which they name users; '' if the console takes no users
+    from them.
+    `monotonic`: seconds. Raises ValueError for an invalid network or header name."""
 
     def __init__(self, proxies: Sequence[str], user_header: str, monotonic: Callable[[], float]) -> None:
         self._proxies = TrustedProxies(proxies)
@@ -76,8 +77,8 @@ class Arrivals:
         self._ignored = Refusals(monotonic)
 
     def take(self, scope: Scope) -> Arrival:
-        """Returns how the request arrived, and from now on `arrival_of` says so. Raises RequestRefused for wrong headers of a trusted
-        proxy, and `arrival_of` says what is known without them."""
+        """Returns how the request arrived; from now on `arrival_of` returns the same. Raises RequestRefused for wrong headers of a trusted
+        proxy; then `arrival_of` returns what is known without them."""
         headers, peer = Headers(scope=scope), scope["client"][0] if scope.get("client") else ""
         arrival = scope[_KEY] = Arrival(scope["scheme"], headers.get("host", ""), address=named_address(peer))
         if self._proxies.trusts(peer):
@@ -157,7 +158,7 @@ def _said_in_forwarded(headers: Headers) -> Sequence[Mapping[str, str]]:
 
 
 def _claims_tls(headers: Headers) -> bool:
-    """Returns whether the client's connection to the first proxy has TLS, as the proxy says."""
+    """Returns whether the client's connection to the first proxy has TLS, according to the proxy."""
     try:
         said = forwarded(headers.get(FORWARDED, ""))
     except ValueError:
@@ -167,7 +168,7 @@ def _claims_tls(headers: Headers) -> bool:
 
 
 def _agreed(header: str, own: str, other: str, checked: Callable[[str, str], str]) -> str:
-    """Returns what `header` says, or `Forwarded`, and both if both say it."""
+    """Returns the value of `header`, or of `Forwarded`, and both if both are present."""
     own, other = own and checked(header, own), other and checked(FORWARDED, other)
     if own and other and own != other:
         raise _conflict(header)

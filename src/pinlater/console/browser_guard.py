@@ -1,24 +1,24 @@
-"""Refuses what a page of another site makes a browser send.
+"""Refuses requests that a page of another site makes a browser send.
 
 A browser on the same machine reaches loopback, and a browser with a session sends its cookie: without this, any page that an operator
 opens could enqueue, delete and read jobs. The `Host` of a request must be a name of this console, or a site whose name resolves to
-loopback would be of the same origin. And what changes something must come from a page of the console: a browser over TLS says so in
-`Sec-Fetch-Site`, which no page can write, else the `Origin` must be the host that the request names. A form whose sender says neither is
-refused, so a browser that omits both can't act, and no page can act through it. A link of another site to a page of the dashboard is
-allowed: it changes nothing, and the other site can't read or frame it. Headers of each answer tell a browser to treat it as data, unless
-the answer is a page, which has a policy of its own.
+loopback would be of the same origin. A change must come from a page of the console: a browser over TLS proves that with `Sec-Fetch-Site`,
+which no page can write; otherwise the `Origin` must be the host that the request names. A form whose sender sends neither is refused, so
+a browser that omits both can't act, and no page can act through it. A link of another site to a page of the dashboard is allowed: it
+changes nothing, and the other site can't read or frame it. Headers of each answer tell a browser to treat it as data, unless the answer
+is a page, which has a policy of its own.
 
 Names of the console are those of this machine and those of the setting. Without the setting, a proxy on this machine may use any name with
 which people reach it over TLS, at the usual port: another site has no certificate with which a browser would connect it to this machine.
-Such a site reaches the console at the console's own port only, which the browser then adds to `Host`, and says `http` in `Origin`. A proxy
-without TLS can't be told from that site, so its name must be in the setting.
+Such a site reaches the console only at the console's own port, which the browser then adds to `Host`, and its `Origin` has `http`. A
+proxy without TLS can't be distinguished from that site, so its name must be in the setting.
 
-With a session, `pages.site` also wants the session's token in each form, which no other site can read. So three things must fail together
-before another site can act: the cookie, which browsers keep from its requests; this check; and that token. Other ports of the same host
-are the same site for cookies, but another origin here. `/v1` takes no cookie at all. The log-in form has no session yet, so this check
-alone keeps another site from logging a browser in with a token of its own.
+With a session, `pages.site` also requires the session's token in each form, which no other site can read. So three things must fail
+together before another site can act: the cookie, which browsers keep from its requests; this check; and that token. Other ports of the
+same host are the same site for cookies, but another origin here. `/v1` takes no cookie at all. The log-in form has no session yet, so
+this check alone keeps another site from logging a browser in with a token of its own.
 
-Weakness: without the setting, a forward of port 80 to the console without TLS and without a proxy lets such a site read pages.
+Weakness: without the setting, forwarding port 80 to the console without TLS and without a proxy lets such a site read pages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pinlater.console.shapes.problem import Problem
 from pinlater.domain.host_names import host_name
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-# An answer is data: no browser keeps it, guesses its type, or runs what it holds.
+# An answer is data: no browser caches it, guesses its type, or executes its content.
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -56,7 +56,7 @@ _LET_PROXY = (
 
 
 class BrowserGuard:
-    """`hosts`: the names in `Host` that are accepted, also others over TLS; None accepts all. `names`: if there are any, only these and
+    """`hosts`: the names that are accepted in `Host`, and others over TLS; None accepts all. `names`: if there are any, only these and
     those of loopback are accepted. `answer`: the answer to a request that is refused."""
 
     def __init__(
@@ -90,12 +90,12 @@ class BrowserGuard:
             self._check(scope, Headers(scope=scope))
         except RequestRefused as error:
             app = response = self._answer(Request(scope), error.problem)
-            response.headers["Connection"] = "close"  # of a request with two ends, what follows may be a part of it
+            response.headers["Connection"] = "close"  # if a request has two ends, what follows may be a part of it
         await app(scope, receive, send_as_data)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         check_end(headers)
-        if scope["path"].startswith(STATIC):  # the same for all, and a page that says what is wrong wants its style
+        if scope["path"].startswith(STATIC):  # the same for all, and an error page needs its style
             check_site(headers)
             with suppress(RequestRefused):
                 self._arrivals.take(scope)
@@ -110,8 +110,8 @@ class BrowserGuard:
 
 
 def check_end(headers: Headers) -> None:
-    """Raises RequestRefused for a request that says in two ways where its body ends: a proxy in front of the console may use the other way,
-    and treat the rest of the body as the request of another caller.
+    """Raises RequestRefused for a request with two indications of the end of its body: a proxy in front of the console may use the other
+    one, and treat the rest of the body as the request of another caller.
     """
     if "content-length" in headers and "transfer-encoding" in headers:
         raise refused(
@@ -169,8 +169,8 @@ def check_site(headers: Headers) -> None:
 
 
 def check_page_sender(method: str, headers: Headers, arrival: Arrival) -> None:
-    """Checks the same as `check_sender` for the pages of the dashboard: another site may link to a page, and a form must prove where it
-    comes from.
+    """Checks the same as `check_sender` for the pages of the dashboard: another site may link to a page, and a form must prove its
+    origin.
     """
     if method in _CHANGES_NOTHING:
         if not (headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"):

@@ -1,4 +1,4 @@
-"""A connection of the console: uvicorn's, with an end to every wait for the client, and a bound on how many are open.
+"""A connection of the console: uvicorn's, with a time limit for every wait for the client, and a bound on how many are open.
 
 uvicorn bounds how long a connection may be idle between two requests. Here the head of a request, the rest of a body after its
 answer, and the reading of an answer have time limits too; `reading` has that of a body. If too many connections are open, the address
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionLimits(NamedTuple):
-    """`head_s`: for the head of a request from its first byte, or from the start of the connection. `unread_s`: for the whole of an
-    answer, once the kernel takes no more of it."""
+    """`head_s`: the time limit for the head of a request from its first byte, or from the start of the connection. `unread_s`: the time
+    limit for a whole answer, once the kernel accepts no more of it."""
 
     connections_max: int = 1_000
     head_s: float = 10.0
@@ -33,7 +33,7 @@ class ConnectionLimits(NamedTuple):
 
 
 class OpenConnections:
-    """The connections by the address of their client, those of an address with the one whose client was silent longest first."""
+    """The connections by the address of their client; those of an address begin with the one whose client was silent longest."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -64,7 +64,7 @@ class OpenConnections:
         return next(iter(most))
 
     def heard(self, connection: BoundedConnection) -> None:
-        """Notes that a request came."""
+        """Notes that a request arrived."""
         open_there = self._by_address.get(connection.address, {})
         if connection in open_there:
             del open_there[connection]
@@ -79,7 +79,7 @@ class OpenConnections:
 
 
 class BoundedConnection(H11Protocol):
-    """One connection. `uvicorns`: what uvicorn gives to a protocol."""
+    """One connection. `uvicorns`: the arguments that uvicorn gives to a protocol."""
 
     def __init__(self, connections: OpenConnections, **uvicorns: Any) -> None:
         super().__init__(**uvicorns)
@@ -87,7 +87,7 @@ class BoundedConnection(H11Protocol):
         self._limits = connections.limits
         self._client_due: asyncio.TimerHandle | None = None
         self._answer_due: asyncio.TimerHandle | None = None
-        self._first: bytes | None = b""  # the first bytes, until they tell whether they begin an HTTP request
+        self._first: bytes | None = b""  # the first bytes, until they show whether they begin an HTTP request
         self._discarding = (
             False  # the rest of a Thrift call: closing over it would reset the connection, and lose the answer
         )
@@ -95,7 +95,7 @@ class BoundedConnection(H11Protocol):
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the client is next: to send a request or the rest of one, or to read its answer."""
+        """Whether the client must act: send a request or the rest of one, or read its answer."""
         return not self._answers or self.flow.write_paused or self.cycle.more_body
 
     @property
@@ -107,11 +107,11 @@ class BoundedConnection(H11Protocol):
         """Ends the connection at once."""
         self.transport.abort()
 
-    # --- what asyncio calls -----------------------------------------------------------------------------------------------
+    # --- called by asyncio ------------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.address = address_of(self.client)
-        transport.set_write_buffer_limits(high=0)  # `pause_writing` follows whenever the kernel has not taken all
+        transport.set_write_buffer_limits(high=0)  # so `pause_writing` follows unless the kernel accepts all
         if self._connections.admit(self):
             self._watch_client()
         else:
@@ -156,13 +156,13 @@ class BoundedConnection(H11Protocol):
         super().resume_writing()
         self._stop_answer_timer()
 
-    # --- what uvicorn calls -----------------------------------------------------------------------------------------------
+    # --- called by uvicorn ------------------------------------------------------------------------------------------------
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._watch_client()
 
     def _watch_client(self) -> None:
-        """Starts the time limit of a head, or of the rest of a body, unless it runs already. More bytes do not start it again."""
+        """Starts the time limit of a head, or of the rest of a body, unless it is already running. More bytes do not start it again."""
         idle = self.timeout_keep_alive_task is not None
         if self._answers or idle or self.transport.is_closing():
             self._stop_client_timer()

@@ -1,6 +1,6 @@
-"""The cookies of a request, and the path that they are for. A browser sends those of `/` to consoles below a path, too, so the names there
-are others. Those of the console need no quotes, so a value is read as it came: some versions of Python take quadratic time
-to read one in quotes, and any caller may send it.
+"""The cookies of a request, and their path. A browser also sends those of `/` to consoles below a path, so the names
+differ there. Those of the console need no quotes, so a value is read as received: some versions of Python take quadratic time to read one
+in quotes, and any caller may send it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pinlater.console.arrival import arrival_of
 
 
 def cookie_of(request: Request, name: str) -> str:
-    """The value of a cookie; '' if there is none. Of several with that name the last one counts."""
+    """The value of a cookie; '' if there is none. If several have that name, the last one counts."""
     found = ""
     for header in request.headers.getlist("cookie"):
         for part in header.split(";"):
@@ -32,7 +32,7 @@ def path_of(request: Request) -> str:
 
 
 def is_secure(request: Request) -> bool:
-    """Returns whether the browser uses TLS: as the console sees it, a proxy says, or the browser says of its own page.
+    """Returns whether the browser uses TLS: as the console itself sees, a proxy reports, or the browser reports about its own page.
 
     A caller that claims it falsely gets a cookie that its own browser does not send without TLS.
     """

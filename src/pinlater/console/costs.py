@@ -1,7 +1,7 @@
-"""How much memory a request may need before its answer is on its way: an estimate, which the console reserves before it calls a server.
+"""How much memory a request may need before its answer is sent: an estimate, which the console reserves before it calls a server.
 
-Only lists of jobs and of groups of failures have one. A job is taken to be as long as a body may be by default, and all jobs together to
-be no larger than an answer of a server.
+Only lists of jobs and of groups of failures have one. The estimate assumes that a job is as long as a body may be by default, and that
+all jobs together are no larger than an answer of a server.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.failures import GROUPS_MAX
 from pinlater.wire.limits import FRAME_BYTES_MAX
 
-JOB_BYTES = 4 * 1024  # of a job without its body
+JOB_BYTES = 4 * 1024  # bytes of a job without its body
 BODY_BYTES = 1024 * 1024
 GROUP_BYTES = 1024  # of failures
-HOLDERS_MAX = 200  # of a unique key, in an answer of a server
+HOLDERS_MAX = 200  # bytes of a unique key, in an answer of a server
 
 
 def lookup(call: ApiCall[Any, LookupRequest]) -> int:
@@ -36,7 +36,7 @@ def lookup(call: ApiCall[Any, LookupRequest]) -> int:
 
 
 def scan(call: ApiCall[ScanQuery, Any]) -> int:
-    """Returns the cost of a page of jobs. Where jobs are compared, it is that of the jobs found before and of a page of jobs to compare."""
+    """Returns the cost of a page of jobs. If jobs are compared, it is that of the jobs found so far and of a page of jobs to compare."""
     query = call.query
     return _shown(query.limit, bodies=query.bodies)
 
@@ -52,7 +52,7 @@ def search(call: ApiCall[SearchQuery, Any]) -> int:
 
 
 def workers(_: ApiCall[Any, Any]) -> int:
-    """Estimates the jobs in hand that are looked at. What servers know of workers is smaller."""
+    """Estimates the claimed jobs that are read. Other data of servers about workers is smaller."""
     return _shown(QUEUES_MAX * JOBS_MAX, bodies=False)
 
 
@@ -62,7 +62,7 @@ def preview(_: ApiCall[Any, Any]) -> int:
 
 
 def failures(call: ApiCall[FailuresQuery, Any]) -> int:
-    """Estimates the groups of the queues, as many as a shard keeps of each. For all queues: those to answer, and those of one call."""
+    """Estimates the groups of the queues, as many as a shard keeps of each. For all queues: those of the answer, and those of one call."""
     queues = len(call.query.queue)
     groups = queues * GROUPS_MAX if queues else GROUPS_OF_ALL_MAX + QUEUES_A_CALL * GROUPS_MAX
     return 2 * min(groups * GROUP_BYTES, FRAME_BYTES_MAX)
@@ -70,7 +70,7 @@ def failures(call: ApiCall[FailuresQuery, Any]) -> int:
 
 @contextmanager
 def reserved(budget: ByteBudget, endpoint: Endpoint[Any, Any, Any], call: ApiCall[Any, Any]) -> Iterator[None]:
-    """Holds the memory that the call may need. Raises RequestRefused if there is not enough."""
+    """Reserves the memory that the call may need. Raises RequestRefused if there is not enough."""
     wanted = 0 if endpoint.cost is None else endpoint.cost(call)
     held = budget.reserve_scan(wanted) if wanted else 0
     if wanted and not held:

@@ -1,4 +1,4 @@
-"""One row of the table of endpoints: which method and path, which function, and what it takes and answers."""
+"""One row of the table of endpoints: method and path, function, and the types of its input and answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HeaderParameter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[Query, Body, Answer]):
-    """`act` carries out a request; its docstring is the description. `calls`: the methods of `AsyncClient` that it uses.
+    """`act` executes a request; its docstring is the description. `calls`: the methods of `AsyncClient` that it uses.
 
     A `body` or `answer` of `Content` is the body of a job. An answer of `NoneType` is none. If the caller disconnects, a long poll with
     `give_back` ends with what the server has answered. `give_back` undoes that, or an answer that the console has no memory for.
@@ -71,7 +71,8 @@ class Endpoint(Generic[Query, Body, Answer]):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether its call, or the call and `give_back` together, leave all as it was. Without an answer the caller has lost nothing."""
+        """Whether its call, or the call and `give_back` together, leave everything as it was. Without an answer the caller has lost
+        nothing."""
         return self.method == "GET" or self.cost is not None or self.give_back is not None
 
     @property

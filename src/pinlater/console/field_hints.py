@@ -9,7 +9,7 @@ from functools import cache
 
 from msgspec import inspect
 
-# What other systems, the command and the Python client call a field.
+# Names that other systems, the command and the Python client use for a field.
 _MEANT: dict[str, Sequence[str]] = {
     **dict.fromkeys(("max_attempts", "max_retries", "retries"), ("attempts_allowed", "attempts")),
     **dict.fromkeys(("at", "eta", "run_at", "schedule_at", "scheduled_at"), ("run_after_ms",)),
@@ -46,7 +46,7 @@ def _near(word: str, known: Collection[str]) -> Sequence[str]:
 
 
 def names_at(shape: type, path: str) -> Sequence[str]:
-    """Returns the fields of the object at that place of a request, such as `jobs[3]`; none if the object does not exist."""
+    """Returns the fields of the object at that path of a request, such as `jobs[3]`; none if the object does not exist."""
     kind = _kind_of(shape)
     for step in _STEP.findall(path):
         kind = next((inner for each in _alternatives(kind) if (inner := _inside(each, step))), inspect.AnyType())

@@ -14,7 +14,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 def forwarded(text: str) -> Sequence[Mapping[str, str]]:
-    """Returns what each proxy says, by the name of the parameter in small letters. The proxy nearest to the client is first. Raises
+    """Returns the values of each proxy, by the name of the parameter in lower case. The proxy nearest to the client is first. Raises
     ValueError.
     """
     proxies: list[dict[str, str]] = [{}]

@@ -1,7 +1,7 @@
-"""The users that proxies have authenticated, and the callers that servers hear of.
+"""The users that proxies have authenticated, and the callers that servers see.
 
-All these users have the rights of one token of the console's own. If that token may speak for others, the servers' audit has the user
-beside the name of the token. Nothing of a user is kept: each request says anew who it is from, and a log-out is the proxy's.
+All these users have the rights of one token of the console's own. If that token may act for others, the servers' audit has the user
+beside the name of the token. No data about a user is kept: each request names its user again, and the log-out is the proxy's.
 
 The audit shows the client's address. The source of the calls has the address of the proxy that has named the user or the address.
 """
@@ -24,7 +24,7 @@ _log = logging.getLogger("pinlater.console")
 
 
 class RequestCaller(NamedTuple):
-    """The caller of a request. `user`: the one that a trusted proxy names, '' for none. `address`: of the client. `proxy`: the address of
+    """The caller of a request. `user`: the one that a trusted proxy names, '' for none. `address`: the client's. `proxy`: the address of
     the proxy that has named either, '' for none."""
 
     user: str = ""
@@ -47,7 +47,7 @@ def caller_of(request: Request) -> RequestCaller:
 
 
 class ForwardedUsers:
-    """The users that proxies name. `token()`: the token with which the servers are asked for them."""
+    """The users that proxies name. `token()`: the token for calls on their behalf."""
 
     def __init__(self, token: Callable[[], str]) -> None:
         self._token = token
@@ -56,15 +56,15 @@ class ForwardedUsers:
 
     @property
     def token(self) -> str:
-        """The token with which the servers are asked."""
+        """The token for calls on their behalf."""
         return self._token()
 
     def form_token(self, user: str) -> str:
-        """Returns what is in each form of the user's pages, while this console runs. No other site can read it."""
+        """Returns the secret in each form of the user's pages, while this console runs. No other site can read it."""
         return hmac.new(self._secret, user.encode(), sha256).hexdigest()
 
     def warn_of_token(self) -> None:
-        """Says once that the servers ignore the names, because the token may not speak for others."""
+        """Logs once that the servers ignore the names, because the token may not act for others."""
         if not self._has_warned:
             self._has_warned = True
             _log.warning(

@@ -1,8 +1,8 @@
 """A search for a text in all jobs: their descriptors, unique keys, headers, errors and bodies.
 
-Stores have an index of descriptors, and of the unique keys that jobs hold now. For all else, also for a key that is free again, a search
-reads jobs. It reads the parts with fewest jobs first, stops at its bounds, and says which parts it has not read to their ends. A part is
-the jobs of one queue in one state. Servers look into the bodies; the rest is compared here.
+Stores have an index of descriptors, and of the unique keys that jobs hold now. Otherwise, and for a key that is free again, a search
+reads jobs. It first reads the parts with the fewest jobs, stops at its bounds, and reports which parts it has not read completely. A part
+is the jobs of one queue in one state. Servers search the bodies; the rest is compared here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SearchBounds(NamedTuple):
 
 
 class JobPart(NamedTuple):
-    """The jobs of a queue in a state. `future`: of pending ones, those that are not due. `jobs`: how many, by the counters."""
+    """The jobs of a queue in a state. `future`: only pending jobs that are not due. `jobs`: how many, according to the counters."""
 
     queue: str
     state: JobState
@@ -47,7 +47,7 @@ class FoundJob(NamedTuple):
 
 @dataclass(slots=True)
 class SearchResult:
-    """`unread`: parts that were not read to their ends. `incomplete`: a shard was unreachable, too. `masked`: queues whose bodies were not
+    """`unread`: parts that were not read completely. `incomplete`: a shard was unreachable, too. `masked`: queues whose bodies were not
     searched, because they are masked for the caller."""
 
     jobs: list[FoundJob] = field(default_factory=list)
@@ -64,7 +64,7 @@ class SearchResult:
 class JobSearch:
     """One search. `monotonic`: in seconds."""
 
-    # What servers answer that cannot look into bodies now.
+    # The errors of servers that cannot search bodies now.
     _NOT_SEARCHED = frozenset({"REGEX_TOO_COSTLY", "REGEX_UNAVAILABLE", "TOO_MANY_WAITING"})
 
     def __init__(
@@ -80,7 +80,7 @@ class JobSearch:
         self._result = SearchResult()
 
     async def run(self) -> SearchResult:
-        """Raises the errors of the servers, except of parts that have gone meanwhile, and of bodies that they can't look into now."""
+        """Raises the errors of the servers, except for parts that have gone meanwhile, and for bodies that they can't search now."""
         result = self._result
         queues = [self._queue] if self._queue else []
         stats = await self._client.queue_stats(*queues)
@@ -109,14 +109,14 @@ class JobSearch:
         except (
             UnknownMethod,
             QueueNotFound,
-        ):  # an older server, or the queue has gone: the jobs that are read may have the key
+        ):  # an older server, or the queue has gone: one of the read jobs may have the key
             return
         for job in holders.jobs:
             self._result.add(job, UNIQUE_KEY)
         self._result.incomplete |= holders.incomplete
 
     async def _read(self, part: JobPart) -> bool:
-        """Reads the part. Returns whether it was read to its end, including bodies unless they are masked. A queue that was deleted
+        """Reads the part. Returns whether it was read completely, including bodies unless they are masked. A queue that was deleted
         meanwhile counts as read.
         """
         try:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from pinlater.console.cookies import cookie_of, is_secure, name_below, path_of
 
 PINS_BYTES_MAX = 3_500
-"""Of the names as the cookie has them: browsers keep cookies of 4 KiB."""
+"""Bytes of the names in the cookie: browsers keep cookies of 4 KiB."""
 _NAME = "pinlater-pins"
 _KEPT_S = 400 * 86_400  # browsers keep no cookie for longer
 

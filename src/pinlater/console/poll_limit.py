@@ -13,7 +13,7 @@ WAITING_MAX = 500
 
 
 class PollLimit:
-    """Counts the dequeues that wait. `waiting_max`: how many may."""
+    """Counts the dequeues that wait. `waiting_max`: how many may wait."""
 
     def __init__(self, waiting_max: int = WAITING_MAX) -> None:
         self.waiting = 0
@@ -21,7 +21,7 @@ class PollLimit:
 
     @contextlib.contextmanager
     def place(self, wait_ms: int) -> Iterator[None]:
-        """Takes a place for a dequeue that waits this long. Raises RequestRefused if all are taken; a dequeue that doesn't wait needs
+        """Takes a slot for a dequeue that waits this long. Raises RequestRefused if all are taken; a dequeue that doesn't wait needs
         none.
         """
         if not wait_ms:

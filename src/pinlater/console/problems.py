@@ -15,7 +15,7 @@ from pinlater.domain.errors import UnknownMethod
 MEDIA_TYPE = "application/problem+json"
 GONE = 499  # the status for a caller that does not read the answer
 _RETRY_LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-_RETRY_AFTER_S = 1  # where the server gives no time
+_RETRY_AFTER_S = 1  # if the server gives no time
 
 # The first class that an error is an instance of.
 STATUSES: dict[type[errors.PinLaterError], HTTPStatus] = {
@@ -46,7 +46,7 @@ _REASONS: dict[type[errors.PinLaterError], str] = {
 
 
 class RequestRefused(Exception):
-    """A request that the console itself refuses, with the problem that it answers."""
+    """A request that the console itself refuses, with the problem for its answer."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -72,7 +72,7 @@ def no_memory(what: str) -> RequestRefused:
 
 
 def problem_of(error: errors.PinLaterError) -> Problem:
-    """The problem for what a call to a server raised."""
+    """The problem for the error of a call to a server."""
     return _problem(
         _status_of(error),
         reason_of(error),

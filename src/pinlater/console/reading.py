@@ -31,10 +31,10 @@ TEXT, BYTES = "text/plain", "application/octet-stream"
 JOB_BODIES = (TEXT, JSON, BYTES)
 BODY_BYTES_MAX = FRAME_BYTES_MAX
 BODY_READ_S = 60.0
-# Of a list in a request; at most what servers take of descriptors, unless they are configured otherwise.
+# Items of a list in a request; at most as many as servers accept descriptors, unless they are configured otherwise.
 ITEMS_MAX = 50_000
 _UTF_8 = ("", "utf-8", "utf8", "us-ascii")
-# Of an error of the decoder, which quotes the name of an unknown field, however long it is.
+# Characters of an error of the decoder, which quotes the name of an unknown field, however long it is.
 _ERROR_CHARS_MAX = 400
 _PLACE = re.compile(r"(?P<text>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _NAMED = re.compile(r"(?P<problem>unknown|required) field `(?P<name>.*?)`")
@@ -104,7 +104,7 @@ def decoded(request: Request, data: bytes, shape: type[T]) -> T:
 
 
 def _with_bounded_lists(data: bytes) -> bytes:
-    """Returns the JSON object, in which each name may occur once. Refuses a list with too many objects before these are made.
+    """Returns the JSON object, in which each name may occur once. Refuses a list with too many objects before these are created.
 
     An object takes up to some seventy times the bytes of `{}`.
     """
@@ -134,8 +134,8 @@ def query_of(request: Request, shape: type[RequestShape]) -> Any:
 
 
 def fields_of(given: Mapping[str, Any], shape: type[T], whole: str) -> T:
-    """The fields of a query or a form, whose values are texts, or None where a form has none, as the shape says. `whole`: what an error
-    names that is about no field.
+    """The fields of a query or a form, with strings as values, or None if a form has none, in the types of the shape. `whole`: the name
+    in an error that concerns no single field.
     """
     try:
         found = msgspec.convert(given, shape, strict=False)
@@ -158,7 +158,7 @@ def header_of(request: Request, header: HeaderParameter | None) -> str:
 
 
 def bearer_of(request: Request) -> str:
-    """The token of the request; '' if it has none. Raises RequestRefused for what can't be one."""
+    """The token of the request; '' if it has none. Raises RequestRefused for a string that can't be one."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         return ""

@@ -29,11 +29,12 @@ LIMITS = ConnectionLimits()
 _OTHER_FILES = 64  # logs, the listener, calls to servers that are no long polls
 _BACKLOG = 1024
 _STOP_WITHIN_S = 20
-_TICKS_A_LOOK = 10  # of a tenth of a second
+_TICKS_A_LOOK = 10  # each a tenth of a second
 
 
 class ConsoleServer(uvicorn.Server):
-    """A uvicorn server that ends long polls before it waits for its requests. `channel`: to the server that runs it, if one does.
+    """A uvicorn server that ends long polls before it waits for its requests. `channel`: the channel to the server that runs it, if one
+    does.
     `certificate`: None serves without TLS."""
 
     def __init__(
@@ -56,7 +57,7 @@ class ConsoleServer(uvicorn.Server):
                 lifespan="on",
                 log_config=None,  # the command sets up the logs
                 access_log=False,
-                proxy_headers=False,  # `arrival` reads them, of trusted proxies only
+                proxy_headers=False,  # `arrival` reads them, only from trusted proxies
                 server_header=False,
                 timeout_keep_alive=limits.idle_s,
                 timeout_graceful_shutdown=_STOP_WITHIN_S,
@@ -134,7 +135,7 @@ def serve(
 ) -> None:
     """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts this machine's
     names as `Host`, and those that a proxy with TLS uses. `certificate`: None serves without TLS. `guest_token`: for people who have not
-    logged in; '' is none. The others are as `Console` has them."""
+    logged in; '' is none. The others are as in `Console`."""
     hosts = LOOPBACK_NAMES if loopback else None
     console = Console(client, SystemClock().now_ms, hosts, guest_token, links, proxies, user_header, user_token, names)
     server = ConsoleServer(console, within(raise_open_files()), channel, certificate)
@@ -143,6 +144,6 @@ def serve(
 
 
 def within(open_files: int) -> ConnectionLimits:
-    """The limits for a process that may open this number of files: a long poll takes a second one, to the server."""
+    """The limits for a process that may open this number of files: a long poll takes a second one, for the server."""
     possible = max(1, (open_files - _OTHER_FILES) // 2)
     return LIMITS._replace(connections_max=min(LIMITS.connections_max, possible))

@@ -2,8 +2,8 @@
 
 Scripts can't read it, and a browser sends it with no request that a page of another site makes. Cookies of one host are shared by all its
 ports, so the name has the port: two consoles of one machine do not end each other's sessions. Over TLS the name begins with `__Host-`, so
-that no page without TLS and no other name of the same domain can set it; below a path it begins with `__Secure-`, since browsers take
-`__Host-` for whole hosts only.
+that no page without TLS and no other name of the same domain can set it; below a path it begins with `__Secure-`, since browsers accept
+`__Host-` only for whole hosts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The sessions of people who logged in: from the id in a browser's cookie to the token that the person gave.
 
 A session is in the memory of this process only, so it ends when the console does. A log-in always makes a new id: an id that a browser
-brought is never taken over. Sessions are found by the SHA-256 of their id or token, so the time of a look-up says nothing about those that
-exist.
+brought is never taken over. Sessions are found by the SHA-256 of their id or token, so the time of a look-up reveals nothing about the
+existing ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BYTES = 32
 
 @dataclass(slots=True)
 class LoginSession:
-    """`form_token`: is in each form of the session's pages. `used_at_ms`: of the last page that the person opened, or action."""
+    """`form_token`: in each form of the session's pages. `used_at_ms`: when the person last opened a page or used an action."""
 
     token: str = field(repr=False)
     token_digest: str
@@ -32,7 +32,8 @@ class LoginSession:
 
 
 class Sessions:
-    """A bounded number; past it, the session that was used longest ago ends. So does that of the same token, past the bound of a token."""
+    """The number is bounded; beyond it, the session that was used longest ago ends. Beyond the bound per token, so does
+    the one of that token."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms

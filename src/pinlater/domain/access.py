@@ -65,7 +65,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "getWorkers": _READ,
     "getCluster": _READ,
     "explainJob": _READ,
-    "getAudit": _OPERATE,  # its entries name people and addresses, which a caller that only looks at jobs need not see
+    "getAudit": _OPERATE,  # its entries name people and addresses, which a caller that only reads jobs need not see
     "getQueueHistory": _READ,
     "getFailures": _READ,
     "getBulkRuns": _READ,
@@ -101,7 +101,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "deleteJobsInState": _OPERATE,
     "deleteQueue": frozenset({Role.ADMIN}),
 }
-"""Each of these roles allows the method by itself. An empty set: every caller may call it, also without a token."""
+"""Each of these roles allows the method by itself. An empty set: every caller may call it, even without a token."""
 
 BODIES, DRY_RUN = "lookupJobs with bodies", "dequeueJobs as a dry run"
 FAILURE_TEXTS = "texts of failures of shards in getCluster, getBulkRuns and listBulkRuns"
@@ -111,11 +111,11 @@ VARIANT_ROLES: Mapping[str, frozenset[Role]] = {
     FAILURE_TEXTS: _OPERATE,  # a database names users, hosts and files
 }
 """Calls and parts of answers that need other roles than their method: a lookup with bodies; a dry run without acks, which claims nothing;
-what databases say of failures."""
+the texts of databases about failures."""
 
 
 def effective(roles: Iterable[Role]) -> frozenset[Role]:
-    """The roles, with those that they include."""
+    """The roles, including those that they include."""
     return frozenset().union(*(INCLUDED[role] for role in roles))
 
 
@@ -140,7 +140,7 @@ def check_pattern(pattern: str) -> str:
 
 
 def matches(patterns: Iterable[str], queue: str) -> bool:
-    """Returns whether one of the patterns matches the whole name. `*` stands for any text, also none; case counts."""
+    """Returns whether one of the patterns matches the whole name. `*` stands for any text, including none; case counts."""
     return any(_matches(pattern, queue) for pattern in patterns)
 
 
@@ -168,5 +168,5 @@ def new_secret() -> str:
 
 
 def digest_of(secret: str) -> str:
-    """The SHA-256 of a token, in hexadecimal digits. A token is random, so that a slow hash would add nothing."""
+    """The SHA-256 of a token, in hexadecimal digits. A token is random, so a slow hash would add nothing."""
     return sha256(secret.encode()).hexdigest()

@@ -1,6 +1,6 @@
 """Ids of the entries of the audit. Pure.
 
-An entry's id begins with its time, so that ids sort as the entries came, and ends with digits that no other entry has.
+An entry's id begins with its time, so that ids sort in the order of the entries, and ends with digits that no other entry has.
 """
 
 from __future__ import annotations

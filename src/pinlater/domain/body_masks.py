@@ -1,15 +1,15 @@
-"""Which bodies, and which fields of JSON bodies, are shown to some roles only: the one place that decides it.
+"""Which bodies, and which fields of JSON bodies, only some roles may see: this is decided only here.
 
-With a whole body, the texts are masked that workers write about the job, since they may quote it: errors, custom status and progress. Types
-of errors stay.
+If a whole body is masked, so are the texts that workers write about the job, since they may quote it: errors, custom status and progress.
+Types of errors stay.
 
-Pure. A mask is for people who look at jobs: a dequeue hands bodies out whole. A field is named by the end of its path, in small or large
-letters: `number` is each field of this name at any depth, `card.number` only those in a field `card`. Arrays are no part of a path.
-What can't be looked into is masked whole: a body that is no JSON object or array, is not UTF-8, is nested too deeply, or is longer than
+Pure. Masks are for people who look at jobs: a dequeue returns whole bodies. A field is named by the end of its path, in upper or lower
+case: `number` is each field of this name at any depth, `card.number` only those in a field `card`. Arrays are no part of a path. A body
+that can't be parsed is masked completely: one that is not a JSON object or array, is not UTF-8, is nested too deeply, or is longer than
 `PARSED_BYTES_MAX`.
 
-Weakness: JSON inside a string of JSON is not looked into. Texts may quote a field that is masked. A body that another caller may see whole
-tells its length and its other fields.
+Weakness: JSON inside a JSON string is not parsed. Texts may quote a field that is masked. The length and the other fields of a
+partly masked body remain visible.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS = {None: "null", True: "true", False: "false"}
 
 
 class MaskedField(NamedTuple):
-    """`queues`: a pattern. `path`: names, joined by dots, in small letters."""
+    """`queues`: a pattern. `path`: names, joined by dots, in lower case."""
 
     queues: str
     path: str
@@ -50,7 +50,7 @@ def parse_field(text: str) -> MaskedField:
 
 
 class QueueMask(NamedTuple):
-    """What is masked in the bodies of a queue: all of them, or the fields at the ends of paths, each of which begins with a dot. `texts`:
+    """What is masked in the bodies of a queue: all bodies, or the fields at these ends of paths, each beginning with a dot. `texts`:
     also what workers write about the jobs."""
 
     whole: bool = False
@@ -63,7 +63,7 @@ class QueueMask(NamedTuple):
         return self.whole or bool(self.ends)
 
     def masked(self, body: bytes) -> bytes | None:
-        """The body as it is shown, or None if nothing in it is masked."""
+        """The masked body, or None if nothing in it is masked."""
         if self.whole:
             return MASKED_WHOLE
         if not self.ends or not body:
@@ -108,18 +108,18 @@ NO_MASKS = BodyMasks()
 
 
 def masked_text(text: str | None) -> str | None:
-    """Returns a text as it is shown. An empty text stays empty."""
+    """Returns a text in masked form. An empty text stays empty."""
     return MASKED_VALUE if text else text
 
 
 def masked_status(status: str) -> str:
-    """A custom status as it is shown: with the word for a job that was cancelled or has expired, by which clients know it."""
+    """The masked form of a custom status: it keeps the word for a job that was cancelled or has expired, by which clients know it."""
     word = next((word for word in (STATUS_CANCELLED, STATUS_EXPIRED) if status.endswith(word)), "")
     return word if status == word else f"{MASKED_VALUE} {word}".rstrip()
 
 
 class _JsonObject(NamedTuple):
-    """An object with all of its fields: a name may come twice."""
+    """An object with all of its fields: a name may occur twice."""
 
     fields: list[tuple[str, Any]]
 
@@ -150,7 +150,7 @@ def _with_masked_fields(body: bytes, ends: tuple[str, ...]) -> bytes | None:
 
 
 class _MaskingWriter:
-    """Writes parsed JSON with `MASKED_VALUE` in the place of the values at paths with one of these ends."""
+    """Writes parsed JSON with `MASKED_VALUE` instead of the values at paths with one of these ends."""
 
     def __init__(self, ends: tuple[str, ...]) -> None:
         self._ends = ends

@@ -12,6 +12,6 @@ def regex_of_text(text: str) -> str:
 
 
 def text_of_regex(regex: str) -> str | None:
-    """The text of which this is the regular expression, or None if it is another one."""
+    """The text for which this is the regular expression, or None if it is another one."""
     text = regex.removeprefix(_START).removesuffix(_END).replace(_INNER_END, _END)
     return text if regex_of_text(text) == regex else None

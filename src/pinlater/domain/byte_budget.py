@@ -1,7 +1,7 @@
 """One count of the bytes in flight on a server: requests not answered yet, answers not sent yet, and scans under way.
 
-Each kind has bounds of its own for one connection or call; this is the bound for all of them together. Nothing ever waits for the
-budget, so it can't cause a deadlock: what doesn't fit is refused with an error, and its caller may come again.
+Each kind has bounds of its own for one connection or call; this is the bound for all of them together. Nothing ever waits for the budget,
+so it can't cause a deadlock: a request that doesn't fit is refused with an error, and its caller may retry.
 
 Only the event loop's thread uses it. Hot paths add to and compare plain attributes.
 
@@ -17,7 +17,7 @@ _RESERVED_SHARE = 4  # a quarter of the limit, beyond it
 
 
 class BytesInFlight(Protocol):
-    """What the parts of a connection count in: the budget, or a count for one token and the budget together."""
+    """The counter of the parts of a connection: the budget, or a counter for one token and the budget together."""
 
     free_bytes: int
 
@@ -30,8 +30,8 @@ class BytesInFlight(Protocol):
 class ByteBudget:
     """Bytes held, and bytes free, of `limit_bytes`.
 
-    A reserve of a quarter beyond the limit keeps a full server usable: it takes small requests of callers that have nothing else under
-    way (acks, heartbeats), and answers that exist already. At its end connections are closed.
+    A reserve of a quarter beyond the limit keeps a full server usable: it is for small requests of callers that have nothing else under
+    way (acks, heartbeats), and for answers that already exist. When the reserve is used up, connections are closed.
     """
 
     __slots__ = ("_reserve_bytes", "answer_bytes", "free_bytes", "limit_bytes", "scan_bytes")
@@ -46,7 +46,7 @@ class ByteBudget:
     # --- requests: hot paths change `free_bytes` themselves ---------------------------------------------------------------
     @property
     def request_bytes(self) -> int:
-        """What frames hold, whole or in part, that are not answered yet."""
+        """The bytes of whole or partial frames that are not answered yet."""
         return self.limit_bytes - self.free_bytes - self.answer_bytes - self.scan_bytes
 
     def admits(self, frame_bytes: int, *, alone: bool) -> bool:
@@ -67,15 +67,16 @@ class ByteBudget:
 
     # --- answers ------------------------------------------------------------------------------------------------------------
     def hold_answer(self, more_bytes: int) -> None:
-        """Counts bytes of answers that the kernel has not taken yet; a negative number gives them back."""
+        """Counts bytes of answers that the kernel has not accepted yet; a negative number subtracts them."""
         self.answer_bytes += more_bytes
         self.free_bytes -= more_bytes
 
     # --- scans --------------------------------------------------------------------------------------------------------------
     def reserve_scan(self, size_bytes: int) -> int:
-        """Reserves what a call may need for pages and its answer. Returns 0 if that does not fit now.
+        """Reserves the memory that a call may need for pages and its answer. Returns 0 if there is no space for it now.
 
-        Reserves the whole limit for a call that needs more, so that such a call runs alone instead of never. Give back what it returns.
+        Reserves the whole limit for a call that needs more, so that such a call runs alone instead of never. Pass the result to
+        `release_scan` afterwards.
         """
         wanted = min(size_bytes, self.limit_bytes)
         if wanted > self.free_bytes:
@@ -85,10 +86,10 @@ class ByteBudget:
         return wanted
 
     def free_scan(self, size_bytes: int) -> None:
-        """Gives back what `reserve_scan` returned."""
+        """Frees what `reserve_scan` reserved."""
         self.scan_bytes -= size_bytes
         self.free_bytes += size_bytes
 
     def by_kind(self) -> dict[str, float]:
-        """Returns what is held now, for the metrics."""
+        """Returns the bytes held now, for the metrics."""
         return {"requests": self.request_bytes, "answers": self.answer_bytes, "scans": self.scan_bytes}

@@ -1,15 +1,15 @@
-"""Addresses of callers: what stands for one where bounds and delays are shared out, and addresses that other programs name."""
+"""Addresses of callers: the key of a caller for bounds and delays, and addresses that other programs name."""
 
 from __future__ import annotations
 
 import ipaddress
 
-_NETWORK_BITS = 64  # of an IPv6 address: one caller has at least this network to itself
+_NETWORK_BITS = 64  # bits of an IPv6 address: one caller has at least this network to itself
 _CHARACTERS_MAX = 64
 
 
 def address_of(peer: object) -> str:
-    """Returns what stands for a caller, from its socket's address: an IPv4 address, or the network of an IPv6 address."""
+    """Returns the key of a caller, from its socket's address: an IPv4 address, or the network of an IPv6 address."""
     if not isinstance(peer, tuple):
         return str(peer)
     text = str(peer[0])
@@ -22,7 +22,7 @@ def address_of(peer: object) -> str:
 
 
 def with_port(peer: object) -> str:
-    """A socket's address for people: `10.0.0.7:51514`, `[2001:db8::1]:51514`; '' if it has none, as that of a local process."""
+    """A socket's address for people: `10.0.0.7:51514`, `[2001:db8::1]:51514`; '' if it has none, like that of a local process."""
     if not isinstance(peer, tuple):
         return str(peer or "")
     host, port = str(peer[0]), peer[1]
@@ -33,7 +33,7 @@ def with_port(peer: object) -> str:
 
 
 def named_address(text: str) -> str:
-    """The IP address that a text is, without the name of an interface; '' if it is none."""
+    """The IP address in a text, without the name of an interface; '' if it is not one."""
     try:
         address = ipaddress.ip_address(text[:_CHARACTERS_MAX].partition("%")[0])
     except ValueError:

@@ -10,10 +10,10 @@ wall_ns = time.time_ns
 """Wall time, for what must differ from one call to the next and needs no clock of its own."""
 
 CLOCK_JUMP_MS = 1_000
-"""Clocks that differ by less are as good as the same; a clock that moves by this much against another has jumped."""
+"""Clocks that differ by less count as equal; a clock that moves by this much against another has jumped."""
 
 CATCH_UP_MS_MAX = 100
-"""A server follows the clock of another one that is ahead by no more: what differs by more is wrong."""
+"""A server follows the clock of another one that is ahead by at most this much: a larger difference is an error."""
 
 _ROUNDING_MS = 0.002
 
@@ -27,10 +27,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Wall time at the start, carried on by the monotonic clock, so that a jump of the wall clock moves no claim.
+    """Wall time at the start, continued by the monotonic clock, so that a jump of the wall clock moves no claim.
 
-    Weakness: the time of a machine that was suspended, or whose clock is corrected later, stays off by that much until the server restarts;
-    `drift_ms` says by how much, and the maintenance runner logs it.
+    Weakness: the time of a machine that was suspended, or whose clock is corrected later, stays off by that much until the server
+    restarts; `drift_ms` returns by how much, and the maintenance runner logs it.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -46,10 +46,11 @@ class SystemClock:
         self._offset += ms / 1000
 
     def catch_up(self, now_ms: int) -> None:
-        """Goes on from `now_ms`, the time of another server, if this clock is a little behind it.
+        """Continues from `now_ms`, the time of another server, if this clock is a little behind it.
 
-        Clocks that were agreed upon differ by some milliseconds, and drift. What one server says is due is then due on this one. This
-        clock is then at the beginning of that millisecond, so never ahead of the other: two servers that follow each other would run away.
+        Clocks on which servers agreed differ by some milliseconds, and drift. A job that is due for one server is then due for this one.
+        This clock is then at the beginning of that millisecond, so never ahead of the other: otherwise two servers that follow each other
+        would run away.
         """
         monotonic = self.monotonic()
         behind_ms = now_ms - int((self._offset + monotonic) * 1000)
@@ -67,7 +68,7 @@ def thread_cpu_s() -> float:
 
 
 class WallClock(SystemClock):
-    """Wall time as it is now, even after a change of the clock: for processes that run for months and plan by calendar time.
+    """The present wall time, even after a change of the clock: for processes that run for months and schedule by calendar time.
 
     Weakness: it jumps; nothing may measure with its `now_ms`.
     """

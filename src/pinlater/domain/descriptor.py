@@ -12,7 +12,7 @@ _PATTERN = re.compile(r"([A-Za-z0-9_]+):s([A-Za-z0-9_.-]+):p([0-9]{1,3}):([0-9]{
 
 
 class JobDescriptor(NamedTuple):
-    """The four parts; all must match the job they name. `priority` is the one at enqueue, or what an operator set since."""
+    """The four parts; all must match the job they name. `priority` is the one at enqueue, or a later one that an operator set."""
 
     queue: str
     shard: str
@@ -43,4 +43,4 @@ def parse_descriptor(text: str) -> JobDescriptor:
     number = int(local_id)
     if number > I64_MAX:
         raise DescriptorInvalid.of(text)
-    return tuple.__new__(JobDescriptor, (queue, shard, int(priority), number))  # quicker than the class's own call
+    return tuple.__new__(JobDescriptor, (queue, shard, int(priority), number))  # faster than calling the class

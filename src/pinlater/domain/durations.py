@@ -14,20 +14,21 @@ _UNITS_MS = {
 }
 
 
-_MS_MAX = 2**53  # beyond this a float does not hold every millisecond
+_MS_MAX = 2**53  # beyond this a float can't represent every millisecond
 YEAR_MS = 366 * 86_400_000
-"""The longest delay of a job, claim timeout and life of a unique key that a server takes."""
+"""The longest delay of a job, claim timeout and life of a unique key that a server accepts."""
 _YEAR = "a year (366 days)"
-_TIME_S_MIN, _TIME_S_MAX = 10**9, 4 * 10**9  # in 2001 and in 2096: a number that is taken for a time
+_TIME_S_MIN, _TIME_S_MAX = 10**9, 4 * 10**9  # in 2001 and in 2096: a number in this range is taken for a time
 _SMALLER_UNITS = (
     ("milliseconds", 10**3),
     ("microseconds", 10**6),
     ("nanoseconds", 10**9),
-)  # and how many of them are a second
+)  # how many of its units are a second
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of a duration; a number without a unit is in seconds. Raises `ValueError` in words that follow the text."""
+    """Milliseconds of a duration; a number without a unit is in seconds. Raises `ValueError` with a text that continues a sentence about
+    the text."""
     match = _DURATION.fullmatch(text.strip())
     unit_ms = _UNITS_MS.get(match[2].lower()) if match else None
     if match is None or unit_ms is None:
@@ -49,7 +50,7 @@ def duration_text(span_ms: int) -> str:
 
 
 def delay_fault(delay_ms: int, unit: str = "milliseconds") -> str:
-    """Returns what is wrong with a job's delay, in words that follow its value; '' if nothing is. `unit`: of a plain number."""
+    """Returns what is wrong with a job's delay, in words that follow its value; '' if it is valid. `unit`: the unit of a plain number."""
     if delay_ms <= YEAR_MS:
         return ""
     given = delay_ms if unit == "milliseconds" else delay_ms // 1000
@@ -59,8 +60,8 @@ def delay_fault(delay_ms: int, unit: str = "milliseconds") -> str:
 
 
 def due_fault(at_ms: int, now_ms: int) -> str:
-    """Returns what is wrong with the time at which a job is to be due, in words that follow its value; '' if nothing is. A time in the past
-    is good."""
+    """Returns what is wrong with the time at which a job is to be due, in words that follow its value; '' if it is valid. A time in the
+    past is valid."""
     if at_ms - now_ms <= YEAR_MS:
         return ""
     hint = "times are in milliseconds since 1970"
@@ -71,7 +72,7 @@ def due_fault(at_ms: int, now_ms: int) -> str:
 
 
 def is_in_seconds(at_ms: int) -> bool:
-    """Returns whether a time in milliseconds, which would be at the beginning of 1970, was meant in seconds."""
+    """Returns whether a number of milliseconds was probably meant in seconds, since it would be a time at the beginning of 1970."""
     return _is_time_s(at_ms)
 
 
@@ -80,7 +81,7 @@ def _is_time_s(number: int) -> bool:
 
 
 def _long(span_ms: int) -> str:
-    """A span of more than a year, for people."""
+    """A duration of more than a year, for people."""
     years = span_ms // YEAR_MS
     if years > 1_000:
         return "more than 1,000 years"

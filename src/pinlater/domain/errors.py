@@ -1,12 +1,12 @@
-"""The errors of service and client, by whose fault they are: one class for each condition that a caller or several packages tell apart.
+"""The errors of service and client, by whose fault they are: one class for each condition that a caller or several packages distinguish.
 A package that alone raises an error defines it, as a subclass of one of these, beside the code that raises it.
 
-`CallerError`: the request can't be carried out as it is, so sending it again won't help. `WorldError`: a network, a server or a store
-failed or is busy, and the same call may succeed later (`retryable` says so).
+`CallerError`: the request can't be executed as it is, so sending it again won't help. `WorldError`: a network, a server or a store
+failed or is busy, and the same call may succeed later (see `retryable`).
 
-The eleven codes are the wire contract's and may not grow, because an unknown enum value breaks old clients. What is finer than a code is
-said in `detail`, a word in capitals that programs can compare; docs/reference/protocol.md lists those that a server answers with. The
-service makes its errors with `of`, which writes the message; a client gives the message that came.
+The eleven codes are the wire contract's and may not grow, because an unknown enum value breaks old clients. `detail` is more specific
+than a code: a word in capitals that programs can compare; docs/reference/protocol.md lists those of servers' answers. The service makes
+its errors with `of`, which writes the message; a client passes the received message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pinlater.domain.wording import counted
 
 
 class ErrorCode(IntEnum):
-    """The codes old clients know, with the contract's numbers."""
+    """The codes that old clients know, with the contract's numbers."""
 
     CONTINUATION_INVALID = 400
     PASSWORD_INVALID = 403
@@ -36,8 +36,8 @@ class ErrorCode(IntEnum):
 class PinLaterError(Exception):
     """Any answer other than success, or none at all.
 
-    `code` is the contract's number, or None if no server answered. `detail` is a word in capitals that programs can compare
-    ('' if the server said none). `retryable` says whether the same call may succeed later; `retry_after_ms` is a hint, or None.
+    `code` is the contract's number, or None if no server answered. `detail` is a word in capitals that programs can compare ('' if the
+    server sent none). `retryable` is true if the same call may succeed later; `retry_after_ms` is a hint, or None.
     """
 
     code: ErrorCode | None = None
@@ -88,7 +88,7 @@ def adding(error: Error, text: str, *, before: str = "") -> Error:
 
 
 class CallerError(PinLaterError):
-    """The request can't be carried out as it is."""
+    """The request can't be executed as it is."""
 
 
 class WorldError(PinLaterError):
@@ -121,7 +121,7 @@ class DescriptorInvalid(CallerError):
 
 
 class BodyTooLarge(CallerError):
-    """A job's body is longer than the server takes."""
+    """A job's body is longer than the server accepts."""
 
     detail = "BODY_TOO_LARGE"
 
@@ -164,7 +164,7 @@ class QueueNotFound(CallerError):
 
 
 class TooManyQueues(CallerError):
-    """The maximum number of queues exists already."""
+    """The maximum number of queues already exists."""
 
     detail = "TOO_MANY_QUEUES"
 
@@ -241,7 +241,7 @@ class PriorityNotSupported(CallerError, ValueError):
 
 
 class ContinuationInvalid(CallerError):
-    """A scan's continuation that the server did not give out."""
+    """A scan's continuation that the server did not issue."""
 
     code = ErrorCode.CONTINUATION_INVALID
     detail = "CONTINUATION_INVALID"
@@ -252,7 +252,7 @@ class ContinuationInvalid(CallerError):
 
 
 class RequestKeyConflict(CallerError):
-    """A request key came a second time with other content."""
+    """A request key was sent a second time with other content."""
 
     detail = "REQUEST_KEY_CONFLICT"
 
@@ -339,7 +339,7 @@ class OrderElsewhere(EnqueueRejected):
 class TooManyWaiting(WorldError):
     """Too many calls or jobs wait in the server or in a batcher of this process, or the server has its maximum number of connections.
 
-    Nothing of this call was done.
+    Nothing of this call was executed.
     """
 
     detail = "TOO_MANY_WAITING"
@@ -348,7 +348,7 @@ class TooManyWaiting(WorldError):
 class QuotaExceeded(TooManyWaiting):
     """The callers with one token, or those without a token, use as much of this server as their quota allows.
 
-    Nothing of this call was done. With the detail CONNECTION_QUOTA_EXCEEDED the server may close the connection after the answer.
+    Nothing of this call was executed. With the detail CONNECTION_QUOTA_EXCEEDED the server may close the connection after the answer.
     """
 
     detail = "QUOTA_EXCEEDED"
@@ -393,7 +393,7 @@ class ShardRefused(ShardConnectionFailed):
 class OutcomeUnknown(ShardConnectionFailed):
     """The shard went away, or took too long, between a change and its answer: it may have been stored or not.
 
-    Only what is recognised when it comes again (a keyed enqueue that says `repeat`, an ack) may simply be sent again.
+    Only a call that the server recognises when it is repeated (a keyed enqueue with `repeat`, an ack) may simply be sent again.
     """
 
     detail = "OUTCOME_UNKNOWN"
@@ -430,7 +430,7 @@ class ServerUnreachable(WorldError):
 
 
 class ConnectionLost(WorldError):
-    """The connection broke before the answer came: the request may or may not have taken effect."""
+    """The connection broke before the answer arrived: the request may or may not have taken effect."""
 
 
 class DeadlineExceeded(WorldError):

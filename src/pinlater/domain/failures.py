@@ -15,7 +15,7 @@ HOURS_SHOWN = 24
 HOURS_KEPT = 48
 GROUP_KEPT_MS = 30 * 24 * HOUR_MS
 GROUPS_MAX = 200
-"""Of a queue, on a shard. What comes then is counted in the group `OTHERS`."""
+"""The most groups of a queue on a shard. Further failures are counted in the group `OTHERS`."""
 OTHERS = "0" * 16
 CLAIM_TIMED_OUT = "ClaimTimeout"
 """The type of a failure without an error: a claim that timed out."""
@@ -29,7 +29,7 @@ MUTES_MAX = 1_000
 PATTERN_CHARS_MAX = 200
 TASK_CHARS_MAX = 200
 _ANYTHING = "…"
-# Statuses of HTTP say what failed, where a text begins with one or calls it so.
+# HTTP statuses identify the failure, if a text begins with one or names it as one.
 _HTTP_ERROR = r"(?:40[0134689]|41[0235]|42[2-59]|50[0-47])(?!\w|[.:,/-]\d)"
 _CALLED_SO = r"(?i:\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?: code)?|code|error|response)[\s:=(-]{1,2})"
 _VARIABLE = re.compile(
@@ -38,10 +38,10 @@ _VARIABLE = re.compile(
     r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
     r"|\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{12,}\b"
     r"|'[^']*'|\"[^\"]*\""
-    r"|(?<![^\s@<>'\"])[^\s@<>]+@[^\s@<>]+"  # from the beginning of a word: from each of its characters takes quadratic time
+    r"|(?<![^\s@<>'\"])[^\s@<>]+@[^\s@<>]+"  # from the beginning of a word: starting at each of its characters takes quadratic time
     r"|\d+(?:[.:,/-]\d+)*"
 )
-_RETRY_DELAY = re.compile(r"(?:^|; )again in [0-9.e+]{1,16} s$")  # as a worker's `Retry` writes it
+_RETRY_DELAY = re.compile(r"(?:^|; )again in [0-9.e+]{1,16} s$")  # in the form that a worker's `Retry` writes
 _READ_CHARS = 500
 _GROUP_NAME = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
@@ -52,8 +52,8 @@ def is_group_name(text: str) -> bool:
 
 
 class FailureKind(NamedTuple):
-    """What a failed attempt is grouped by. `pattern`: the first line of the error, with `…` for numbers, names in quotes and addresses,
-    but with a status of HTTP."""
+    """The key by which a failed attempt is grouped. `pattern`: the first line of the error, with `…` for numbers, quoted names and
+    addresses, but with HTTP statuses."""
 
     task: str
     error_type: str
@@ -78,8 +78,8 @@ def without_retry_delay(text: str) -> str:
 
 
 def pattern_of(error_text: str) -> str:
-    """The first line that is not empty, without what differs from job to job, and without when the job comes again: a last attempt does
-    not say that, and belongs to the group of those before it."""
+    """The first line that is not empty, without the parts that differ from job to job, and without the time of the next attempt: a last
+    attempt has none, and belongs to the group of the earlier ones."""
     return _pattern(error_text.lstrip()[:_READ_CHARS].partition("\n")[0].rstrip())
 
 

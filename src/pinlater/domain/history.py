@@ -11,7 +11,7 @@ LONGEST_MS = KEPT_MS[HOUR_S]
 
 QUEUES_MAX = 100
 POINTS_MAX = 5_000
-"""Of all queues of one request together."""
+"""The most points of all queues of one request together."""
 MARKS_MAX = 1_000
 MARK_CHARS_MAX = 200
 MARK_AHEAD_MS = HOUR_MS

@@ -1,4 +1,4 @@
-"""Names of hosts, as `Host`, `Origin` and settings have them. Pure."""
+"""Names of hosts, in the forms of `Host`, `Origin` and settings. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253}))(?::(\
 
 
 class HostName(NamedTuple):
-    """`name`: in small letters; an IPv6 address is without brackets. `port`: None if the text has none."""
+    """`name`: in lower case; an IPv6 address is without brackets. `port`: None if the text has none."""
 
     name: str
     port: int | None
@@ -31,7 +31,7 @@ def host_name(text: str) -> HostName | None:
 
 
 def checked_name(text: str) -> str:
-    """The name of a host in a setting, as `HostName` has it. Raises ValueError."""
+    """The name of a host in a setting, in the form of `HostName`. Raises ValueError."""
     found = host_name(f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text)
     if found is None or found.port is not None:
         raise ValueError(f"{text[:100]!r} is not a host name such as jobs.example; omit the scheme, port and path")

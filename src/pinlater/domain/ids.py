@@ -1,7 +1,7 @@
 """Job ids: milliseconds since 2025 (41 bits), server slot (10), counter (12), in 63 bits.
 
-Time-ordered, so that jobs of one priority come out as they went in, and made by the server, so that an insert repeated after a
-lost answer is recognised. Weakness: more than 4,096 ids in a millisecond borrow from the milliseconds to come.
+Time-ordered, so that jobs of one priority come out in the order in which they went in, and made by the server, so that an insert that is
+repeated after a lost answer is recognised. Weakness: more than 4,096 ids in a millisecond borrow from the milliseconds to come.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _COUNTER_MASK = (1 << COUNTER_BITS) - 1
 
 
 def made_at_ms(job_id: int) -> int:
-    """Returns when a job with this id was made, by its server's clock; up to a little later if ids were borrowed."""
+    """Returns when a job with this id was made, by its server's clock; slightly later if ids were borrowed."""
     return (job_id >> _SHIFT) + EPOCH_MS
 
 
@@ -32,7 +32,7 @@ def slot_of(job_id: int) -> int:
 
 
 class IdMaker:
-    """Makes ids that only grow, never below `floor` (the highest id in the shard at the start)."""
+    """Makes increasing ids, never below `floor` (the highest id in the shard at the start)."""
 
     def __init__(self, clock: Clock, slot: int, floor: int = 0) -> None:
         if not 0 <= slot < SLOTS:

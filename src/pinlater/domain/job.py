@@ -1,7 +1,7 @@
 """What a job is, as plain values.
 
 NamedTuples rather than dataclasses: a million are made each minute, and a frozen dataclass costs five times as much to make.
-All times are integer milliseconds since the epoch; bodies are bytes and never looked into.
+All times are integer milliseconds since the epoch; bodies are bytes and are never parsed.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ class UniqueScope(IntEnum):
 
 
 class Outcome(IntEnum):
-    """What happened to an ack, a checkpoint, a heartbeat or a release."""
+    """The outcome of an ack, a checkpoint, a heartbeat or a release."""
 
     APPLIED = 0
     ALREADY_FINAL = 1
     STALE_CLAIM = 2
     NOT_FOUND = 3
-    ERROR = 4  # its shard could not carry it out, or it is not known whether it did; never a store's own word
+    ERROR = 4  # its shard could not execute it, or it is not known whether it did; never returned by a store
 
 
-# Begins the line of a custom status that says how far a running job is; a checkpoint replaces it.
+# Begins the line of a custom status that contains the progress of a running job; a checkpoint replaces it.
 PROGRESS_MARK = "[progress] "
-_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"  # as `str.splitlines` has them
-# It begins at the mark, so that of thousands of other lines none is looked at.
+_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"  # the line ends of `str.splitlines`
+# It begins at the mark, so that it skips thousands of other lines.
 _PROGRESS_LINE = re.compile(
     rf"{re.escape(PROGRESS_MARK)}(?<![^{_LINE_ENDS}]{re.escape(PROGRESS_MARK)})([^{_LINE_ENDS}]*)(?:\r\n|[{_LINE_ENDS}])?"
 )
-# Of jobs that a worker has a function for: the name of the task.
+# The header of jobs for which a worker has a function: the name of the task.
 TASK_HEADER = "pinlater-task"
 ORDERING_KEY_BYTES_MAX = 128
-# How an attempt ended whose claim timed out, and what people read in place of the error that it did not leave.
+# The outcome of an attempt whose claim timed out, and the text that is shown instead of an error.
 TIMED_OUT = "timed_out"
 CLAIM_TIMED_OUT_TEXT = "the claim timed out"
-# The type of the error of a job that was given up since its claims timed out several times in a row.
+# The type of the error of a job that was given up because its claims timed out several times in a row.
 QUARANTINED = "Quarantined"
-QUARANTINE_MS = 24 * 3_600_000  # time-outs that are older do not count
+QUARANTINE_MS = 24 * 3_600_000  # older time-outs do not count
 ATTEMPTS_ALLOWED_MAX = 2**31 - 1
 UNIQUE_FOR_MS_MAX = YEAR_MS
 
@@ -85,7 +85,8 @@ def without_progress(custom_status: str) -> str:
 
 
 def source_of_claim(claim_descriptor: str) -> str | None:
-    """The source in `host:port:serverStartMillis:source:counter`, which may hold colons itself, or None if it has another form."""
+    """The source in `host:port:serverStartMillis:source:counter`, which may contain colons itself, or None if the string has another
+    format."""
     parts = claim_descriptor.split(":", 3)
     return parts[3].rpartition(":")[0] if len(parts) == 4 and ":" in parts[3] else None
 
@@ -111,7 +112,7 @@ class Attempt(NamedTuple):
 
 
 class ShownAttempt(Protocol):
-    """An attempt, as a store, a server or a client has it."""
+    """An attempt, in a store, a server or a client."""
 
     @property
     def number(self) -> int: ...
@@ -122,7 +123,7 @@ class ShownAttempt(Protocol):
 
 
 class ShownJob(Protocol):
-    """What criteria look at: a job as a server shows it, or as a client has it."""
+    """The fields of a job that criteria use, from a server or a client."""
 
     @property
     def state(self) -> int: ...
@@ -149,7 +150,7 @@ class ShownJob(Protocol):
 
 
 class Holder(NamedTuple):
-    """The holder of a claim. `descriptor` is what the wire shows; `token` fences; `source` is what bare checkpoints compare."""
+    """The holder of a claim. `descriptor` is the name on the wire; `token` fences; bare checkpoints compare `source`."""
 
     descriptor: str
     source: str

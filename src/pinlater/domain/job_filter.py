@@ -1,6 +1,6 @@
-"""Which jobs of a queue are meant: the one filter of scans, counts, retries, deletes and bulk runs, and what each of its fields may be.
+"""Which jobs of a queue are meant: the one filter of scans, counts, retries, deletes and bulk runs, and the values of its fields.
 
-Servers evaluate it. The command line, the HTTP API and the dashboard make their options, parameters and fields of the records here.
+Servers evaluate it. The command line, the HTTP API and the dashboard generate their options, parameters and fields from the records here.
 A new field is one of `JobFilter`, in `pinlater.thrift` and here, and a record in `FILTER_FIELDS`.
 
 Pure.
@@ -18,24 +18,24 @@ from pinlater.domain.failures import CLAIM_TIMED_OUT, failure_of, is_group_name
 from pinlater.domain.job import TASK_HEADER, TIMED_OUT, JobState, ShownJob
 from pinlater.domain.transitions import was_cancelled
 
-_FOLDED_MAX = 3  # characters that one becomes at most without its case
+_FOLDED_MAX = 3  # the most characters that one becomes when its case is folded
 _I32_MAX = 2**31 - 1
 NAMES_MAX = 1_000
 """How many tasks or headers a filter may name."""
 
 
 class JobFilter(NamedTuple):
-    """What a job must be and have. What is not set chooses by nothing.
+    """The conditions for a job. A field that is not set excludes no job.
 
     `state`: of the job.
-    `priority`: of the job.
-    `regex`: found in its body, in RE2's syntax.
+    `priority`: that of the job.
+    `regex`: matches in its body, in RE2's syntax.
     `tasks`: one of them is its task.
     `headers`: all of them are among its headers.
-    `error_text`: in the type or the text of its error, in small or large letters.
-    `min_attempts`: how many have begun, at least.
-    `enqueued_from_ms`, `enqueued_before_ms`: it was enqueued from then on, and before.
-    `group`: of failures, in which its last failed attempt is.
+    `error_text`: occurs in the type or the text of its error, in any case.
+    `min_attempts`: how many attempts have begun, at least.
+    `enqueued_from_ms`, `enqueued_before_ms`: it was enqueued at or after the first, and before the second.
+    `group`: the group of failures that contains its last failed attempt.
     `skip_cancelled`: it was not cancelled.
     """
 
@@ -53,16 +53,16 @@ class JobFilter(NamedTuple):
 
     @property
     def compares(self) -> bool:
-        """Whether it chooses by anything besides state, priority and body, which must be read in each job."""
+        """Whether it has conditions besides state, priority and body, for which each job must be read."""
         return self != JobFilter(*self[:3])
 
     @property
     def is_plain(self) -> bool:
-        """Whether counters know how many jobs fit: it chooses by state and priority only."""
+        """Whether counters know how many jobs match: its only conditions are state and priority."""
         return self == JobFilter(*self[:2])
 
     def fault(self) -> FilterFault | None:
-        """Returns what is wrong with the filter, or None. Only servers can tell which priorities there are, and what a regex costs."""
+        """Returns what is wrong with the filter, or None. Only servers know which priorities there are, and the cost of a regex."""
         for each in FILTER_FIELDS:
             if text := each.fault(getattr(self, each.field)):
                 return FilterFault(each, text)
@@ -78,7 +78,7 @@ class JobFilter(NamedTuple):
             raise InvalidArgument(f"{fault.field.word}: {fault.text}")
 
     def fits(self, job: ShownJob) -> bool:
-        """Returns whether a job of the state and priority, in whose body the regex is, fits."""
+        """Returns whether a job of the state and priority, whose body matches the regex, matches."""
         last_attempt = job.attempts[-1] if job.attempts else None
         if self.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, last_attempt):
             return False
@@ -95,7 +95,7 @@ class JobFilter(NamedTuple):
         if not self.error_text:
             return True
         text = f"{job.error_type or ''}: {job.error_text or ''}"
-        # A text that can't be in it is not read for each of many jobs.
+        # A text that can't contain it is skipped, so that it is not searched in each of many jobs.
         return len(self.error_text) <= _FOLDED_MAX * len(text) and self.error_text.casefold() in text.casefold()
 
     def _fits_attempts(self, job: ShownJob) -> bool:
@@ -108,7 +108,7 @@ class JobFilter(NamedTuple):
 
 
 class FieldKind(Enum):
-    """How people write the value of a field."""
+    """The format of the value of a field for people."""
 
     NUMBER = "a number"
     REGEX = "a regular expression"
@@ -124,12 +124,12 @@ class FilterField(NamedTuple):
 
     `field`: of `JobFilter`.
     `word`: its name in the HTTP API, and with dashes its option.
-    `kind`: how its value is written.
+    `kind`: the format of its value.
     `label`: on pages.
     `text`: what it is, in a sentence.
     `least`, `most`: the range of a number.
-    `span`: of a time, the word for how long ago that is, which options and pages take.
-    `span_label`, `span_text`: the same of that word.
+    `span`: for a time, the word for how long ago that is, which options and pages accept.
+    `span_label`, `span_text`: label and description of that word.
     `is_common`: whether pages show it at once.
     """
 
@@ -161,7 +161,7 @@ class FilterField(NamedTuple):
         return ""
 
     def read(self, written: Any) -> Any:
-        """Returns the value of the field from what a person or a program writes. Raises `FilterFault`."""
+        """Returns the value of the field from the text of a person or a program. Raises `FilterFault`."""
         if self.kind is FieldKind.NAMES:
             return frozenset(written)
         if self.kind is FieldKind.BODY_TEXT:
@@ -177,7 +177,7 @@ class FilterField(NamedTuple):
         return headers
 
     def written(self, value: Any) -> Any:
-        """Returns the value as a program reads it, which `read` takes."""
+        """Returns the value as a program reads it; `read` accepts it."""
         if self.kind is FieldKind.NAMES:
             return sorted(value)
         if self.kind is FieldKind.HEADERS:
@@ -186,7 +186,7 @@ class FilterField(NamedTuple):
 
 
 class FilterFault(Exception):
-    """Says what is wrong with a field of a filter."""
+    """Describes what is wrong with a field of a filter."""
 
     def __init__(self, field: FilterField, text: str) -> None:
         super().__init__(text)
@@ -289,7 +289,7 @@ def _field(name: str) -> FilterField:
 def filter_from(state: JobState, given: Mapping[str, Any], *, skip_cancelled: bool = False) -> JobFilter:
     """Returns the filter with these values, by the words of their fields; None, and no names, set nothing. Raises `FilterFault`.
 
-    An empty text is a fault: a script whose variable is empty would choose all jobs by it."""
+    An empty string is an error: a script with an empty variable would otherwise select all jobs."""
     values: dict[str, Any] = {}
     for each in FILTER_FIELDS:
         written = given.get(each.word)
@@ -307,7 +307,7 @@ def filter_from(state: JobState, given: Mapping[str, Any], *, skip_cancelled: bo
 
 
 def words_of(chosen: JobFilter) -> dict[str, Any]:
-    """Returns the values of a filter by the words of their fields, without the text of which a regex was made."""
+    """Returns the values of a filter by the words of their fields, without the text from which a regex was made."""
     return {
         each.word: each.written(getattr(chosen, each.field))
         for each in FILTER_FIELDS
@@ -316,8 +316,9 @@ def words_of(chosen: JobFilter) -> dict[str, Any]:
 
 
 def group_of(job: ShownJob) -> str:
-    """The name of the group in which its last failed attempt was counted, '' without an attempt. Of a failure without an error the status
-    tells, which may have more in it. Without an attempt it does not: callers who see it masked would guess it by names of groups."""
+    """The name of the group in which its last failed attempt was counted, '' without an attempt. For a failure without an error the
+    status is used, which may contain more. Without an attempt it is not used: callers that see it masked could guess it from names of
+    groups."""
     if job.failure_group:
         return job.failure_group
     if not (job.error_type or job.error_text or job.attempts):
@@ -331,7 +332,7 @@ def group_of(job: ShownJob) -> str:
 def group_of_texts(
     headers: Mapping[str, str], last_outcome: str, error_type: str, error_text: str, custom_status: str
 ) -> str:
-    """The same from the texts of a job. `last_outcome`: of the last attempt, '' without one."""
+    """The same from the strings of a job. `last_outcome`: of the last attempt, '' without one."""
     if last_outcome == TIMED_OUT:
         error_type, error_text = CLAIM_TIMED_OUT, ""
     elif not error_type and not error_text:
@@ -340,7 +341,7 @@ def group_of_texts(
 
 
 def attempts_begun(job: ShownJob) -> int:
-    """All of them, also those before a retry by hand, which gives a job new ones; a final failure leaves none."""
+    """All of them, including those before a manual retry, which gives a job new ones; a final failure leaves none."""
     if job.attempts:
         return job.attempts[-1].number + (job.state == JobState.IN_PROGRESS)
     return job.attempts_allowed - job.attempts_remaining

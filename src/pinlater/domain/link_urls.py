@@ -1,4 +1,4 @@
-"""Links from a job to its trace and to its code: URLs with places that the job fills in. Pure."""
+"""Links from a job to its trace and to its code: URLs with placeholders that the job fills in. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FRAME = re.compile(r'^[ \t]*File "([^"\n]{1,500})", line (\d{1,9})', re.MULTILI
 
 
 class LinkUrls(NamedTuple):
-    """'' links to nothing. `trace` has a place for the id of a trace, `source` for a file and a line."""
+    """'' links to nothing. `trace` has a placeholder for the id of a trace, `source` for a file and a line."""
 
     trace: str = ""
     source: str = ""
@@ -31,7 +31,7 @@ class JobLink(NamedTuple):
 
 
 def check_url(text: str, places: tuple[str, ...]) -> None:
-    """Raises ValueError, in words that follow the text, unless it is a URL with all these places."""
+    """Raises ValueError, with a text that continues a sentence about the text, unless it is a URL with all these placeholders."""
     if not re.match(r"https?://[^/\s]", text) or any(c.isspace() for c in text):
         raise ValueError("is not a URL: it must begin with https:// or http://")
     for place in places:
@@ -40,7 +40,7 @@ def check_url(text: str, places: tuple[str, ...]) -> None:
 
 
 def trace_link(urls: LinkUrls, headers: Mapping[str, str]) -> JobLink | None:
-    """The link to the trace of a job with these headers, or None if it is in no trace."""
+    """The link to the trace of a job with these headers, or None if it has no trace."""
     found = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
     if found is None or found[1] == "0" * 32:
         return None
@@ -48,7 +48,7 @@ def trace_link(urls: LinkUrls, headers: Mapping[str, str]) -> JobLink | None:
 
 
 def source_link(urls: LinkUrls, error_text: str) -> JobLink | None:
-    """The link to the last line of code that a Python traceback names, or None if there is none, or no URL, or the path goes up."""
+    """The link to the last line of code in a Python traceback, or None if there is none, or no URL, or the path leads upwards."""
     frames = _FRAME.findall(error_text)
     if not frames or not urls.source:
         return None

@@ -1,8 +1,8 @@
 """Hashes of the admin password: how they are made, and how a password is compared with one.
 
-Two forms are understood. Ours says everything it needs: `scrypt:<n>:<r>:<p>:<salt>:<digest>`, both in URL-safe base64 without
-padding; it holds no `$`, so that shells, compose files and properties leave it alone. The original's is the lower-case hex of
-SHA-256(password + a public salt): accepted, because operators have it in their files, but fast to guess.
+There are two formats. Ours is self-contained: `scrypt:<n>:<r>:<p>:<salt>:<digest>`, both in URL-safe base64 without padding; it
+contains no `$`, so shells, compose files and properties leave it alone. The original's is the lower-case hex of SHA-256(password + a
+public salt): accepted, because operators have it in their files, but fast to guess.
 
 Must never log or return a password. Weakness: a check costs some 0.1 s of one core and 16 MiB, so callers bound how many run at once.
 """
@@ -62,12 +62,12 @@ def verify_password(password: str, stored: str) -> bool:
 
 
 def check_hash_form(stored: str) -> None:
-    """Raises `HashMalformed`, in words that don't show the hash, unless `verify_password` can work with it."""
+    """Raises `HashMalformed`, with a text that does not contain the hash, unless `verify_password` can use it."""
     _parse(stored)
 
 
 def _parse(stored: str) -> _Scrypt | None:
-    """The parts of our form, or None for the original's."""
+    """The parts of our format, or None for the original's."""
     if _ORIGINAL_FORM.fullmatch(stored):
         return None
     kind, *rest = stored.split(":")

@@ -1,4 +1,4 @@
-"""Queues: the rules for their names, and the settings that are kept with them in the store."""
+"""Queues: the rules for their names, and the settings that the store keeps with them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def check_queue_name(name: str) -> str:
 
 
 def is_queue_name(name: str) -> bool:
-    """Returns whether a queue may be called so."""
+    """Returns whether a queue may have this name."""
     return len(name) <= QUEUE_NAME_CHARS_MAX and _NAME.fullmatch(name) is not None
 
 
 class QueueConfig(NamedTuple):
     """What `configureQueue` sets; None means the server's default. The store keeps it with the queue."""
 
-    # What each may be is in `domain/queue_settings.py`, the defaults of servers in `server/operations/job_settings.py`.
+    # Their valid values are in `domain/queue_settings.py`, the defaults of servers in `server/operations/job_settings.py`.
 
     max_jobs_per_second: float | None = None
     claim_timeout_ms: int | None = None
@@ -55,15 +55,15 @@ _NOTHING_SET = QueueConfig()
 
 
 class Versions(NamedTuple):
-    """Which change a queue's settings, its pause switch and its automatic number of partitions come from. Later ones are greater as
-    texts; '' is before all: never changed, or by a server that kept no versions."""
+    """The version of the last change of a queue's settings, its pause switch and its automatic number of partitions. Later versions are
+    greater as strings; '' precedes all: never changed, or changed by a server that kept no versions."""
 
     config: str = ""
     paused: str = ""
     auto_partitions: str = ""
 
     def following(self, now_ms: int, random_bits: int) -> str:
-        """Returns the version of a change that is made now, later than all of them. Changes of two servers never have the same version."""
+        """Returns the version of a change that is made now, later than all of these. Changes of two servers never have the same version."""
         return f"{max(now_ms, _ms(max(self)) + 1):013d}.{random_bits:016x}"
 
 
@@ -74,9 +74,9 @@ def _ms(version: str) -> int:
 
 class Life(NamedTuple):
     """When a queue was last made, when a queue of this name was last deleted before that, and when one was last made as an ordered one; 0
-    if it is not known, or was not.
+    if that is not known, or never happened.
 
-    All are times of servers' clocks, each later than all that its server saw on the shards in reach.
+    All are times of servers' clocks, each later than all times that its server saw on the reachable shards.
     """
 
     made_ms: int = 0
@@ -102,15 +102,15 @@ LIFE_UNKNOWN = Life()
 
 
 class Home(NamedTuple):
-    """Where the jobs with ordering keys of a queue are stored, as one shard knows it. It changes from version to version, each by one
-    transaction of the shard that `Home.shard` named before.
+    """Where the jobs with ordering keys of a queue are stored, as one shard knows it. Each version is made by one transaction of the
+    shard that `Home.shard` named before.
 
     `shard`: the home; '' before the first such job.
-    `version`: the greater one is newer; 0 before the first such job, and a time in ms with it.
+    `version`: the greater one is newer; 0 before the first such job; it contains a time in ms.
     `former`: the shard that was the home before; '' once its jobs no longer come first.
-    `lifted`: the former one has no such jobs any more, and the first jobs of the keys are let go.
-    `claim`: the shard that is to be the home after this one, if all shards say so.
-    `lift_due`: jobs on this shard may still wait as for a former home, though the row no longer says that they do.
+    `lifted`: the former one no longer has such jobs, and the first jobs of the keys are released.
+    `claim`: the shard that is to be the next home, if all shards agree.
+    `lift_due`: jobs on this shard may still wait as for a former home, although the row no longer requires it.
     """
 
     shard: str = ""
@@ -122,7 +122,7 @@ class Home(NamedTuple):
 
     @property
     def told(self) -> Home:
-        """Returns what other shards are told about the queue."""
+        """Returns the queue in the form that is sent to other shards."""
         return self._replace(claim="", lift_due=False)
 
     @property
@@ -131,12 +131,12 @@ class Home(NamedTuple):
         return bool(self.former) and not self.lifted
 
     def is_at(self, shard: str) -> bool:
-        """Returns whether that shard takes the jobs with ordering keys, as its own row says."""
+        """Returns whether that shard accepts the jobs with ordering keys, according to its own row."""
         return self.version > 0 and self.shard == shard
 
     def newer_than(self, other: Home) -> bool:
-        """Returns whether it comes after the other. If a lost shard was not lost, two may have one version; then all servers prefer the
-        same.
+        """Returns whether it comes after the other. If a shard that counted as lost was not lost, two homes may have one version; then
+        all servers prefer the same.
         """
         return (self.version, not self.former, self.shard) > (other.version, not other.former, other.shard)
 
@@ -148,7 +148,7 @@ class PartitionNumber(NamedTuple):
     """How many partitions a queue is to have.
 
     `automatic`: the servers chose the number, and no operator.
-    `since_ms`: when they chose it, or when an operator last changed the settings, or None if that is not known, or never was.
+    `since_ms`: when they chose it, or when an operator last changed the settings, or None if that is not known, or never happened.
     """
 
     number: int
@@ -169,8 +169,8 @@ class Queue(NamedTuple):
     """A queue as the store knows it.
 
     `paused_by`: the source of the caller that paused it; '' if it is not known, or not paused.
-    `auto_partitions`: how many partitions it is to have, as the servers have chosen; in force while its settings say no number.
-    `asks_order`: it is to be ordered where there is no such queue yet, and elsewhere as it is. Never stored.
+    `auto_partitions`: how many partitions it is to have according to the servers; in force while its settings name no number.
+    `asks_order`: it is to be ordered on shards without the queue, and elsewhere as it is. Never stored.
     `home`: where its jobs with ordering keys are.
     """
 
@@ -204,12 +204,12 @@ class Queue(NamedTuple):
 
     @property
     def auto_changed_ms(self) -> int:
-        """When the automatic number of partitions was changed last, or 0 for never."""
+        """When the automatic number of partitions was last changed, or 0 for never."""
         return _ms(self.versions.auto_partitions)
 
     @property
     def newest_ms(self) -> int:
-        """The newest time that the queue carries."""
+        """The newest time of the queue."""
         return max(self.life.made_ms, self.life.deleted_ms, _ms(max(self.versions)))
 
     def changed(
@@ -221,9 +221,9 @@ class Queue(NamedTuple):
         *,
         auto_partitions: int | None = None,
     ) -> Queue:
-        """Returns the queue with other settings, the pause switch and/or the automatic number of partitions (None leaves as is). What has a
-        later version, or the same, stays as it is, and a change from before the last deletion does nothing; '' is a change by a server that
-        keeps no versions, and always counts. `by`: who pauses the queue.
+        """Returns the queue with other settings, the pause switch and/or the automatic number of partitions (None leaves it unchanged).
+        Fields with a later or equal version stay as they are, and a change from before the last deletion does nothing; '' is a change by
+        a server that keeps no versions, and always counts. `by`: the caller that pauses the queue.
         """
         if version and self.life.deleted_ms and _ms(version) <= self.life.deleted_ms:
             return self
@@ -240,7 +240,7 @@ class Queue(NamedTuple):
 
     def newest(self, other: Queue) -> Queue:
         """Merges two shards' rows of one queue: the newest settings, pause switch and automatic number of partitions, this one's if
-        neither is newer; nothing that was set before the last deletion that either knows of."""
+        neither is newer; nothing that was set before the last deletion that either knows."""
         queue = self
         if self.life != other.life:
             life = self.life.joined(other.life)
@@ -257,8 +257,8 @@ class Queue(NamedTuple):
         return queue
 
     def row_of(self, shard: str, other: Queue) -> Queue:
-        """Returns this row of a shard, merged with another row as `newest` does. Jobs there that wait for a former home are to be let go
-        (`lift_due`) if the row no longer says that they wait: the shard was lost and is back, say.
+        """Returns this row of a shard, merged with another row like in `newest`. Jobs there that wait for a former home are to be
+        released (`lift_due`) if the row no longer requires that they wait: for example, the shard was lost and is back.
         """
         queue, before = self.newest(other), self.home
         if queue.home != before:
@@ -309,8 +309,8 @@ def queue_of(name: str, text: str, paused: bool) -> Queue:
 
 
 def settings_text(queue: Queue) -> str:
-    """Returns what is stored of a queue beside its name and switch; only what is set. An older program passes over what it does not know,
-    and drops that with the next change that it makes: so the automatic number of partitions is 1 again then."""
+    """Returns the stored form of a queue without its name and switch; only settings that are set. An older program ignores fields that it
+    does not know, and drops them with its next change: then the automatic number of partitions is 1 again."""
     settings: dict[str, object] = {}
     if any(queue.life):
         settings[_LIFE_KEY] = list(queue.life if queue.life.ordered_ms else queue.life[:2])
@@ -336,7 +336,7 @@ _UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)(?:, ([0-9]+))?\]\}')
 
 class PriorityCounts(NamedTuple):
     """A queue's jobs of one priority. `pending` includes `future`, the jobs that aren't due yet. Totals: since the queue was made.
-    `oldest_due_at_ms`: since when the job that waits longest has been due; None if no job is due, or if the server does not say it.
+    `oldest_due_at_ms`: since when the job that waits longest has been due; None if no job is due, or if the server does not report it.
     `behind_key`: those of `future` that wait behind others of their ordering keys; 10,000 of a shard stand for that or more."""
 
     priority: int
@@ -355,7 +355,7 @@ class PriorityCounts(NamedTuple):
 
 
 class QueueCounts(NamedTuple):
-    """What a shard counts of one priority of a queue, from counters, never from a scan. `future` is as of the last look, at most 5 s
+    """A shard's counts of one priority of a queue, from counters, never from a scan. `future` is as of the last sweep, at most 5 s
     ago."""
 
     queue: str
@@ -376,7 +376,7 @@ _SUMMED = tuple(field for field in PriorityCounts._fields if field not in {"prio
 
 
 def merge_counts(found: Iterable[PriorityCounts]) -> list[PriorityCounts]:
-    """Returns what several shards count of one queue, by priority."""
+    """Returns the sum of several shards' counts of one queue, by priority."""
     merged: dict[int, PriorityCounts] = {}
     for counts in found:
         before = merged.get(counts.priority)

@@ -1,4 +1,4 @@
-"""The settings of a queue, one record each: which values it may have, and the words in which the command line, the HTTP API and the console
+"""The settings of a queue, one record each: its valid values, and the words with which the command line, the HTTP API and the console
 show it.
 
 A new setting is a field of `QueueConfig`, in `pinlater.thrift` and in `domain.queue`, and a record here.
@@ -21,13 +21,13 @@ _I32_MAX = 2**31 - 1
 class QueueSetting(NamedTuple):
     """A setting.
 
-    `field`: of `QueueConfig`; spans are in milliseconds and end with `_ms`.
-    `label`: of its field in a form.
+    `field`: that of `QueueConfig`; durations are in milliseconds and end with `_ms`.
+    `label`: that of its field in a form.
     `text`: what it is, in a sentence.
     `least`, `most`: the range of a number.
     `words`: all values of a setting that is not a number, the default first.
     `is_fraction`: whether the number need not be whole.
-    `unset`: what applies where neither the queue nor the server sets it; '' for no limit.
+    `unset`: what applies if neither the queue nor the server sets it; '' for no limit.
     """
 
     field: str

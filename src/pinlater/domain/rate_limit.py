@@ -1,8 +1,8 @@
 """A queue's dequeue limit as arithmetic: a bucket of tokens that fills with time, one token a job.
 
-Time comes in with each call (monotonic seconds), so nothing here waits or asks a clock. What is handed out is charged afterwards,
-because how many jobs a claim finds isn't known before; one request may overdraw and the next ones pay. Over any time t, jobs handed
-out ≤ rate · t + burst + one request's overdraft. A request that waits need not overdraw: `whole` says how much it may take.
+Each call passes the time (monotonic seconds), so nothing here waits or reads a clock. Jobs are charged after they are handed out,
+because the size of a claim isn't known before; one request may overdraw and the next ones pay. Over any time t, jobs handed out ≤ rate ·
+t + burst + one request's overdraft. A request that waits need not overdraw: `whole` returns how much it may take.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class TokenBucket:
         return max(1.0, self._rate if self._burst is None else self._burst)
 
     def available(self, now: float, spoken_for: int = 0) -> bool:
-        """Returns whether a request may claim now, beside `spoken_for` tokens. It may then take more than is there."""
+        """Returns whether a request may claim now, if `spoken_for` tokens are reserved. It may then take more tokens than there are."""
         return self.whole(now, spoken_for) >= 1
 
     def whole(self, now: float, spoken_for: int = 0) -> int:
-        """Returns how many jobs may be handed out now without an overdraft, beside `spoken_for` tokens; 0 or less: none."""
+        """Returns how many jobs may be handed out now without an overdraft, if `spoken_for` tokens are reserved; 0 or less: none."""
         self._refill(now)
         return math.floor(self._tokens - spoken_for + _SLACK) if self._rate > 0 else 0
 
     def charge(self, jobs: int, now: float) -> None:
-        """Subtracts the jobs that were handed out. A negative number gives back jobs that were released."""
+        """Subtracts the jobs that were handed out. A negative number refunds jobs that were released."""
         self._refill(now)
         self._tokens = min(self.burst, self._tokens - jobs)
 
     def retry_after_ms(self, now: float) -> int | None:
-        """Milliseconds until it is worth while to ask again, 0 if it is `available`. Returns None if time won't help, because the rate is
+        """Milliseconds until a retry is worthwhile, 0 if it is `available`. Returns None if time won't help, because the rate is
         0. A day at most.
         """
         if self.available(now):

@@ -1,8 +1,8 @@
-"""Slows down refusals by the address of the caller: guessing gets slow, and a caller that is misconfigured costs little. What is called an
-address here may name more than that, such as a good token of callers at an address, which guess nothing.
+"""Delays refusals by the address of the caller: guessing becomes slow, and a caller that is misconfigured costs little. An address here
+may be another key, such as a valid token of callers at an address, which guess nothing.
 
-Only answers that refuse are delayed; good calls from the same address are not. The number of addresses that are remembered is bounded;
-past it, the one that was refused longest ago is forgotten.
+Only refusals are delayed; valid calls from the same address are not. The number of remembered addresses is bounded; beyond it,
+the one that was refused longest ago is forgotten.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Refusals:
 
 
 def _delay_s(number: int) -> float:
-    """Grows twofold with each refusal after the first few."""
+    """Doubles with each refusal after the first few."""
     if number <= _AT_ONCE:
         return 0.0
     return min(DELAY_S_MAX, _FIRST_DELAY_S * 2.0 ** min(number - _AT_ONCE - 1, 16))

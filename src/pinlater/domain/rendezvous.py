@@ -1,4 +1,4 @@
-"""Where things go: rendezvous hashing, so that a key keeps its shard when others come and go."""
+"""Placement by rendezvous hashing, so that a key keeps its shard when others come and go."""
 
 from __future__ import annotations
 

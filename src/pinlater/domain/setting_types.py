@@ -18,7 +18,7 @@ def check_integer(name: str, value: object, least: int, most: int | None = None)
 
 
 def _in_milliseconds(name: str, value: object) -> str:
-    """Returns what to write in place of a duration with a unit; '' for other values."""
+    """Returns what to write instead of a duration with a unit; '' for other values."""
     argument = name.rpartition(" ")[2]
     if not argument.endswith("_ms") or not isinstance(value, str) or not value[-1:].isalpha():
         return ""

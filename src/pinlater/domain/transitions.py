@@ -1,6 +1,6 @@
-"""The life of a job, as one table: `storage/decide.py`, the tests and the docs read it.
+"""The lifecycle of a job, as one table: `storage/decide.py`, the tests and the docs read it.
 
-A row says which event takes a job from which state to which, and how many attempts that costs. An event that has no row for the state
+A row maps an event and a state to the next state, and to the number of attempts that it costs. An event that has no row for the state
 of a job changes nothing. `event_of` in `storage/decide.py` decides whether a failure or a time-out was that of the last attempt.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pinlater.domain.job import PROGRESS_MARK, JobState, ShownAttempt, progress_lines, without_progress
 
-# A member by its class takes a call of Python in 3.11: code that runs for each job uses these.
+# Reading a member from its class takes a Python call in 3.11: code that runs for each job uses these.
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED
 
 CUSTOM_STATUS_CHARS_MAX = 5_000
@@ -42,7 +42,7 @@ class Event(Enum):
     RETRY_FAILED = "retryFailedJobs"
     RUN = "runJobs"
 
-    __hash__ = object.__hash__  # the one of `Enum` is a function in Python, and each decision looks an event up
+    __hash__ = object.__hash__  # that of `Enum` is a Python function, and each decision looks an event up
 
 
 class Transition(NamedTuple):
@@ -74,7 +74,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 )
 
 
-# By event and state. States are small integers, which are quicker to look up than members of an enumeration.
+# By event and state. States are small integers, which are faster to look up than members of an enumeration.
 _ROWS = {
     event: tuple(
         next((row for row in TRANSITIONS if (row.event, row.before) == (event, state)), None) for state in JobState
@@ -132,7 +132,7 @@ class StatusRule(NamedTuple):
         return status[: self.chars_max]
 
     def after_ack(self, status: str, addition: str) -> str:
-        """An ack that replaces the status leaves the line of progress, which is none of the original's."""
+        """An ack that replaces the status keeps the line of progress, which the original does not have."""
         kept = progress_lines(status) if self.ack_replaces else status
         return append_status(kept, addition, chars_max=self.chars_max)
 

@@ -46,8 +46,9 @@ class TrustedProxies:
         return any(address in network for network in self._networks)
 
     def route_of(self, host: str, nodes: Sequence[str]) -> ClientRoute:
-        """The way of a request from `host`. `nodes`: the addresses that proxies have added, the last one at the end. Each counts only if
-        the one after it is of a trusted proxy: clients may send the header, too. Raises ValueError if one that counts is not an address."""
+        """The route of a request from `host`. `nodes`: the addresses that proxies have added, the last one at the end. Each counts only if
+        the next one is that of a trusted proxy: clients may send the header, too. Raises ValueError if one that counts is not an
+        address."""
         client, proxies = host, 0
         for text in reversed(nodes):
             if not self.trusts(client):
@@ -61,8 +62,8 @@ class TrustedProxies:
 
 
 def node_address(text: str) -> str:
-    """The address in what a proxy writes for its client, which may have a port: `203.0.113.9:4711`, `[2001:db8::7]`. '' if the proxy does
-    not know or tell it. Raises ValueError."""
+    """The address in a proxy's text for its client, which may have a port: `203.0.113.9:4711`, `[2001:db8::7]`. '' if the proxy does not
+    know or report it. Raises ValueError."""
     if not text or _UNKNOWN.fullmatch(text):
         return ""
     found = _WITH_PORT.fullmatch(text)

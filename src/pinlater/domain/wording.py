@@ -1,4 +1,4 @@
-"""Numbers, sizes, spans and moments in sentences."""
+"""Numbers, sizes, durations and times in sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ERROR_CHARS = 120
 
 def error_line(error_text: str) -> str:
     """Returns an error in one line: the first line of its text, and up to 120 characters of the lines below it, without the trace. The
-    first line of some errors says only that there are details."""
+    first line of some errors only announces details."""
     first, *below = error_text.split("\n")
     own = takewhile(lambda line: not _TRACE.match(line), below)
     line = "; ".join(filter(None, map(str.strip, [first, *own])))
@@ -26,7 +26,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def span(span_ms: int) -> str:
-    """A span in two units at most: `3d 4h`, `12m 5s`, `850ms`."""
+    """A duration in two units at most: `3d 4h`, `12m 5s`, `850ms`."""
     if span_ms < 1_000:
         return f"{max(0, span_ms)}ms"
     seconds = span_ms // 1_000
@@ -39,7 +39,7 @@ def span(span_ms: int) -> str:
 
 
 def about(span_ms: int) -> str:
-    """A span that is only estimated, in one unit: `less than a minute`, `about 3 min`, `about 5 h`, `about 2 days`."""
+    """An estimated duration, in one unit: `less than a minute`, `about 3 min`, `about 5 h`, `about 2 days`."""
     minutes = -(-span_ms // 60_000)
     if span_ms < 60_000:
         return "less than a minute"
@@ -60,7 +60,7 @@ def size(size_bytes: int) -> str:
 
 
 def moment(at_ms: int, unit: str = "milliseconds") -> str:
-    """Returns the moment in ISO 8601 and UTC, down to that unit; the number itself if no calendar holds it."""
+    """Returns the time in ISO 8601 and UTC, down to that unit; the number itself if it is outside the calendar."""
     try:
         text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=unit)
     except (OverflowError, ValueError, OSError):

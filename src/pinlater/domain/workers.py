@@ -1,8 +1,8 @@
 """Workers as servers know them. Pure.
 
-Two names matter. The source is what a worker calls itself; claims name it, and several processes may share it. A process is named by a
-random number, which it sends with each dequeue and heartbeat; a process that is started again has another one. Jobs in hand and lost claims
-therefore belong to a source, all else to a process.
+Two names matter. The source is the name that a worker gives itself; claims contain it, and several processes may share it. A process is
+identified by a random number, which it sends with each dequeue and heartbeat; a restarted process has another one. Claimed jobs and lost
+claims therefore belong to a source, everything else to a process.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 LOST_MAX = 5
-"""Claims that timed out, of one worker: the newest."""
-_FIELDS_BYTES = 80  # of numbers and headers beside each text
+"""Claims of one worker that timed out: the newest."""
+_FIELDS_BYTES = 80  # bytes of numbers and headers beside each string
 TOLD_MAX = 10_000
-"""Workers that a server asks the others for at most, all together."""
+"""The most workers that a server asks the others for, all together."""
 
 
 class WorkerInfo(NamedTuple):
@@ -38,11 +38,11 @@ class WaitingDequeues(NamedTuple):
 
 
 class WorkerQueue(NamedTuple):
-    """What happened to a worker's claims in a queue in the last hour, and `lately`: in its last ten minutes.
+    """The outcomes of a worker's claims in a queue in the last hour, and `lately`: in its last ten minutes.
 
     `asked_ms`: how long ago it asked for jobs, or None if only the end of its claims is known. `timed_out`: claims that ended at their
     deadline. `timed_out_times`: how often that happened, where those within a minute count once, or 0 if it is not known. `late`: answers
-    that came after their claim had ended, also repeated ones.
+    that arrived after their claim had ended, including repeated ones.
     """
 
     queue: str
@@ -55,7 +55,7 @@ class WorkerQueue(NamedTuple):
     timed_out_times: int = 0
 
     def plus(self, other: WorkerQueue) -> WorkerQueue:
-        """The sums of what two servers counted. A failure of either may end claims at both, which is not a second time."""
+        """The sums of what two servers counted. A failure of either server may end claims at both, which does not count twice."""
         return WorkerQueue(
             self.queue,
             _least(self.asked_ms, other.asked_ms),
@@ -80,7 +80,7 @@ class WorkerStatus(NamedTuple):
     """A process of a worker. `process`: 0 for callers that name none, which may be several; lost claims of the source are counted there.
 
     `heard_ms`: how long ago it sent a request, or None if only the end of claims is known. `claim_ms`: the longest claim among those that
-    it got last. `info`: as it said `said_ms` ago. `lost`: the newest first, at most `LOST_MAX`.
+    it got last. `info`: its report from `said_ms` ago. `lost`: the newest first, at most `LOST_MAX`.
     """
 
     source: str
@@ -98,7 +98,7 @@ class WorkerStatus(NamedTuple):
         return sum(queue.handed_out for queue in self.queues)
 
     def plus(self, other: WorkerStatus) -> WorkerStatus:
-        """Returns what two servers know of one process: the newer of what it said, the sums of what each counted."""
+        """Returns what two servers know about one process: the newer of its reports, the sums of the counts."""
         by_queue = {each.queue: each for each in self.queues}
         for each in other.queues:
             known = by_queue.get(each.queue)
@@ -117,8 +117,8 @@ class WorkerStatus(NamedTuple):
 
 
 class ServerWorkers(NamedTuple):
-    """What one server knows. `server_id` names one start of its process. `servers`: that share the shards. `forgotten`: how often it
-    gave up a worker for another one in the last hour, and workers that it left out of this answer."""
+    """The knowledge of one server. `server_id` identifies one start of its process. `servers`: those that share the shards. `forgotten`:
+    how often it gave up a worker for another one in the last hour, and workers that it left out of this answer."""
 
     workers: Sequence[WorkerStatus]
     waiting: Sequence[WaitingDequeues]
@@ -130,7 +130,7 @@ class ServerWorkers(NamedTuple):
 
 
 def cut_to(answer: ServerWorkers, bytes_max: int) -> ServerWorkers:
-    """The first of its workers that take about that many bytes at most. Those that are left out count as forgotten."""
+    """The first of its workers that together take at most about that many bytes. Those that are left out count as forgotten."""
     left_bytes = bytes_max - sum(
         _bytes_of(poll.queue) + _bytes_of(poll.source) + _FIELDS_BYTES for poll in answer.waiting
     )

@@ -13,16 +13,17 @@ from asyncmy import errors as driver
 from pinlater.import_original.old_server import OldServer, OriginalTls, SourceFailed
 
 _CONNECT_S, _ANSWER_S = 10, 60
-# Whatever the server's own defaults are: some would change what a statement means, or cut what it gives.
+# Independent of the server's own defaults: some would change the meaning of a statement, or truncate its result.
 _SESSION = (
     "SET NAMES utf8mb4, SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION time_zone = '+00:00', "
     "SESSION sql_big_selects = 1, SESSION sql_select_limit = 18446744073709551615"
-    # A statement that is given up here must end there: MariaDB counts seconds, MySQL milliseconds, each under a name of its own.
+    # A statement that is given up here must also end in the database: MariaDB counts seconds, MySQL milliseconds, each with a variable of
+    # its own.
     f" /*M! , SESSION max_statement_time = {_ANSWER_S} */ /*!80000 , SESSION max_execution_time = {_ANSWER_S * 1000} */"
 )
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
-# Too many connections, lock wait, deadlock; and the server's words for a connection that it ends or has lost. Those of the client's side,
-# 2000 to 2999, pass too.
+# Too many connections, lock wait, deadlock; and the server's errors for a connection that it closes or has lost. The client's own error
+# numbers, 2000 to 2999, are temporary, too.
 _PASSING = {1040, 1203, 1205, 1213, 1226, 1053, 1077, 1079, 1080, 1152, *range(1154, 1162), 1184, 1927, 3169, 4031}
 
 
@@ -34,13 +35,13 @@ class OldConnection:
         self._server = server
 
     async def rows(self, statement: str) -> Sequence[tuple[Any, ...]]:
-        """Returns what a statement gives. Raises `SourceFailed`."""
+        """Returns the result of a statement. Raises `SourceFailed`."""
         try:
             with _failures(self._server, f"no answer within {_ANSWER_S} s"):
                 async with asyncio.timeout(_ANSWER_S), self._raw.cursor() as cursor:
                     await cursor.execute(statement)
                     return tuple(await cursor.fetchall())
-        except BaseException:  # cancelled in the middle of an answer, too: the stream is of no use any more
+        except BaseException:  # also cancelled in the middle of an answer: the stream can no longer be used
             self.close()
             raise
 
@@ -64,7 +65,7 @@ async def connect(server: OldServer, tls: OriginalTls) -> OldConnection:
                 port=server.port,
                 unix_socket=server.socket,
                 user=server.user,
-                password=server.password.encode(),  # text the driver would take for Latin-1
+                password=server.password.encode(),  # text that the driver would take for Latin-1
                 charset="utf8mb4",
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
@@ -78,7 +79,7 @@ async def connect(server: OldServer, tls: OriginalTls) -> OldConnection:
 
 @contextlib.contextmanager
 def _failures(server: OldServer, too_late: str) -> Iterator[None]:
-    """Turns what the driver raises into `SourceFailed`."""
+    """Converts the errors of the driver to `SourceFailed`."""
     try:
         yield
     except TimeoutError as error:
@@ -98,5 +99,5 @@ def _code_of(error: driver.MySQLError) -> int:
 
 
 def _text_of(error: driver.MySQLError) -> str:
-    """The database's words, with the number."""
+    """The text of the database, with the number."""
     return f"{error.args[1]} ({error.args[0]})" if len(error.args) > 1 else str(error)

@@ -1,10 +1,10 @@
 """Copies waiting jobs of an original PinLater into a running server, each of them once, even if the copy is started again.
 
-The new server alone keeps the state: every job has a unique key of scope TIME, made of its place in the original. If a job is sent
+Only the new server keeps state: every job has a unique key of scope TIME, made from its position in the original. If a job is sent
 again, after a crash or a lost answer or in a second run, the server answers with the stored job, even if that finished long ago.
 So a run always begins at the beginning.
 
-Weakness: a run after a crash sends jobs again that are stored already; and after `remember_ms` a job counts as new.
+Weakness: a run after a crash sends jobs again that are already stored; and after `remember_ms` a job counts as new.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOO_FAR = "due_in_more_than_a_year"
 
 
 class CopyPlan(NamedTuple):
-    """What to copy and how. `queues` empty: all. `origin` tells installations apart that have shards and queues of the same names."""
+    """What to copy and how. `queues` empty: all. `origin` distinguishes installations that have shards and queues of the same names."""
 
     queues: Sequence[str] = ()
     states: Sequence[JobState] = (JobState.PENDING,)
@@ -66,7 +66,7 @@ Shown = Callable[["Table", CopyCounts], None]
 
 
 class Copy:
-    """One run. Without a client, it is a dry run, which only counts. `counts` may be read at any time, also after it failed."""
+    """One run. Without a client, it is a dry run, which only counts. `counts` may be read at any time, even after a failure."""
 
     def __init__(self, plan: CopyPlan, client: AsyncClient | None, told: Told, shown: Shown, clock: Clock) -> None:
         self._plan = plan
@@ -112,7 +112,7 @@ class Copy:
 
     async def _send(self, client: AsyncClient, table: Table, batch: Sequence[OldJob], counts: CopyCounts) -> None:
         jobs = [self._job(table, old) for old in batch]
-        # Its unique keys make a resend safe; a request key as well would have a server of many shards store them one by one.
+        # Its unique keys make a resend safe; a request key in addition would make a server with many shards store them one by one.
         stored = await self._patiently(partial(client.enqueue, table.queue, jobs))
         counts.already_there += len(stored.existing)
         counts.copied += len(batch) - len(stored.existing)
@@ -120,7 +120,7 @@ class Copy:
         self._told([Imported(old, new) for old, new in zip(names, stored.descriptors, strict=True)])
 
     def _job(self, table: Table, old: OldJob) -> Job:
-        """The job to enqueue, with its remaining attempts. Its key contains its creation time, as the original may reuse ids."""
+        """The job to enqueue, with its remaining attempts. Its key contains its creation time, since the original may reuse ids."""
         name = f"original:{self._plan.origin}:{table.descriptor(old.local_id)}:{old.created_at_s}"
         return Job(
             old.body,
@@ -132,7 +132,8 @@ class Copy:
         )
 
     async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
-        """Repeats `action` while its error is temporary, for at most `retry_for_s`. Only for an action that may take effect twice."""
+        """Repeats `action` while its error is temporary, for at most `retry_for_s`. Use it only for an action that may take effect
+        twice."""
         started, pause_s = self._clock.monotonic(), _PAUSE_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Where an old MySQL server is, and what goes wrong there. Knows no driver."""
+"""Where an old MySQL server is, and its errors. Knows no driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORM = "write mysql://USER@HOST:PORT/"
 
 
 class SourceFailed(Exception):
-    """The old server refused or did not answer. `passing`: a later try may help. The text names the server and never a password."""
+    """The old server refused or did not answer. `passing`: a later attempt may succeed. The text names the server and never a password."""
 
     def __init__(self, message: str, *, passing: bool) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class SourceFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OldServer:
-    """A MySQL server and the user to log in as. `tls` None: as `OriginalTls` says. Never shown with its password."""
+    """A MySQL server and the user to log in as. `tls` None: according to `OriginalTls`. Never shown with its password."""
 
     host: str
     port: int
@@ -62,8 +62,8 @@ class OriginalTls:
 
 
 def server_of(url: str, password: str) -> OldServer:
-    """The server that `mysql://user@host:port/` names. Raises `ValueError` in words with `it` for the URL, which may hold a
-    password."""
+    """The server that `mysql://user@host:port/` names. Raises `ValueError` with a text that refers to the URL, which may contain a
+    password, as `it`."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORT

@@ -1,7 +1,7 @@
 """The tables of an original PinLater in their MySQL server, read page by page in key order.
 
-Only reads: its statements are the two SELECTs in `queries`, so a user with nothing but SELECT will do. A page is one
-statement, so each row is seen as it was at one moment; rows that change behind the reader are for the next run.
+It only reads: its statements are the two SELECTs in `queries`, so a user needs no privilege but SELECT. A page is one statement, so each
+row is seen as it was at one moment; rows that change after they were read are left to the next run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pinlater.import_original.old_server import OldServer, OriginalTls, SourceFa
 _QUERIES = files("pinlater.import_original") / "queries"
 _DATABASE = re.compile(r"plq_(\d+(?:d\d+)?)_([A-Za-z0-9_]+)", re.ASCII)
 _TABLE = re.compile(r"jobs_p(\d{1,3})", re.ASCII)
-# Known by no job: for a look that takes no body along.
+# An id of no job: for a query that returns no body.
 _NO_STATE = 255
 _ROWS_FIRST, _ROWS_MAX = 50, 500
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -40,7 +40,7 @@ class Table(NamedTuple):
         return f"{self.database}.jobs_p{self.priority}"
 
     def descriptor(self, local_id: int) -> str:
-        """Returns what the original calls that job."""
+        """Returns the original's name of that job."""
         return f"{descriptor_prefix(self.queue, self.shard)}{self.priority}:{local_id}"
 
 
@@ -56,12 +56,12 @@ class OldJob(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Returns about how many bytes it takes in a request."""
+        """Returns approximately how many bytes the job takes in a request."""
         return len(self.body) + 4 * len(self.custom_status) + 256
 
 
 class SourcePage(NamedTuple):
-    """Rows of one statement: the jobs wanted, and how many others by state. `next_id` None: the table ends here."""
+    """Rows of one statement: the jobs to copy, and how many others by state. `next_id` None: the table ends here."""
 
     jobs: Sequence[OldJob]
     others: Counter[str]
@@ -85,7 +85,7 @@ class Original:
             await self._connection.quit()
 
     async def tables(self) -> list[Table]:
-        """Returns all job tables that there are, by queue and priority. Raises `SourceFailed`."""
+        """Returns all existing job tables, by queue and priority. Raises `SourceFailed`."""
         found = []
         for database, table in await self._run(_statement("list_tables")):
             place, level = _DATABASE.fullmatch(database), _TABLE.fullmatch(table)
@@ -94,7 +94,7 @@ class Original:
         return sorted(found)
 
     async def page(self, table: Table, first: int, wanted: Sequence[JobState], *, bodies: bool) -> SourcePage:
-        """The rows from key `first` on. Its length follows the size of the last one's, about 4 MiB. Raises `SourceFailed`."""
+        """The rows from key `first` on. Its length depends on the size of the last one, for about 4 MiB. Raises `SourceFailed`."""
         states = wanted if bodies else [_NO_STATE]
         statement = _statement("read_page").format(
             states=",".join(str(int(state)) for state in states),
@@ -145,7 +145,7 @@ def _job(row: tuple[Any, ...]) -> OldJob:
 
 
 def _text(value: str | bytes | None) -> str:
-    """Returns the text of a column. One that was declared binary is read as UTF-8."""
+    """Returns the text of a column. A column that was declared binary is read as UTF-8."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 

@@ -16,15 +16,15 @@ The world:
 
 The command:
 
-- `scenario`, `fault_kinds`: what is simulated, and which faults there are
+- `scenario`, `fault_kinds`: the parameters of a simulation, and the kinds of faults
 - `producing`, `working`: producers and workers of a scenario
 - `measure`, `gaps`: waits, backlog and fail-over times
 - `run`: a scenario from its beginning to its report
 
-Faults make the wall clock of each server and the clock of each shard jump; monotonic clocks do not. The checker gives a claim no other
-tolerance than the largest difference between the clocks of servers, and a server that took a wrong time adds nothing to it. Production code
-must take time and randomness from outside, and no behaviour may depend on the order of a set.
+Faults make the wall clock of each server and the clock of each shard jump; monotonic clocks do not. The only tolerance that the checker
+gives a claim is the largest difference between the clocks of servers, and a server that took a wrong time adds nothing to it. Production
+code must take time and randomness from outside, and no behaviour may depend on the order of a set.
 
 Not simulated: what a database does with a transaction (`make faults` tests that), threads and processes of a server or a worker, and the
-CPU time that anything takes.
+CPU time of anything.
 """

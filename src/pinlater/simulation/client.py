@@ -35,7 +35,8 @@ class ClientClock:
 
 
 class SimulatedClient(AsyncClient):
-    """A client whose dice and timers are the simulation's. One that follows the owners of queues asks for them with its first call."""
+    """A client whose random numbers and timers are the simulation's. A client that follows the owners of queues asks for them with its
+    first call."""
 
     def __init__(self, servers: Sequence[str], random: Random, timeline: Timeline, **more: Any) -> None:
         self._dice = random
@@ -57,7 +58,7 @@ class SimulatedClient(AsyncClient):
 
 
 class RecordingClient(SimulatedClient):
-    """Records the requests and answers of a worker. `trace`, `name` and `claim_timeout_ms` are set once it is made."""
+    """Records the requests and answers of a worker. `trace`, `name` and `claim_timeout_ms` are set after it is made."""
 
     trace: Trace
     name: str
@@ -117,7 +118,7 @@ class RecordingClient(SimulatedClient):
 
 
 class ClientProcess:
-    """One client process. Its client writes nothing down by itself. `host`: its machine; without it one of its own."""
+    """One client process. Its client records nothing by itself. `host`: its machine; by default one of its own."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class ClientProcess:
             loop.resume()
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begins something in this process."""
+        """Begins a coroutine in this process."""
         task = self.loop.create_task(self._opened(work))
         self._tasks.add(task)
         return task
@@ -193,8 +194,8 @@ class ClientProcess:
     async def _enqueue_until_answered(
         self, queue: str, key: str, jobs: Sequence[Job], *, may_be_deleted: bool = False
     ) -> Enqueued | None:
-        """Sends one request, as a repeat once it may have taken effect. Returns None if it was not answered. Records no answer if another
-        job has the unique key, because the request stored nothing.
+        """Sends one request; sends it as a repeat once it may have taken effect. Returns None if it was not answered. Records no answer
+        if another job has the unique key, because the request stored nothing.
         """
         bodies = [job.body.decode() for job in jobs]
         keys = [job.ordering_key for job in jobs]

@@ -1,7 +1,7 @@
 """The processes that are servers: production `App`s, each on a loop of its own, on the same shared stores.
 
-All that is not production code here is what a test of a server on one machine replaces, too: the clock, the dice, the stores, and what
-takes threads and processes: the check of the admin password, and searches for regular expressions.
+The only parts that are not production code are those that a test of a server on one machine also replaces: the clock, the random numbers,
+the stores, and the parts with threads and processes: the check of the admin password, and searches for regular expressions.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SimulatedApp(App):
         self._stores = stores
         self._agreed = agreed
         self._told_apart = True
-        self._thread_cpu_s = lambda: 0.0  # simulated time is no CPU time
+        self._thread_cpu_s = lambda: 0.0  # simulated time is not CPU time
 
     async def _open_core(self) -> Core:
         core = await super()._open_core()
@@ -92,7 +92,7 @@ class SimulatedApp(App):
         return core
 
     def _note_tries(self, enqueuing: Enqueue) -> None:
-        """Notes at the stores which requests with keys this server sends there."""
+        """Records at the stores which requests with keys this server sends there."""
         server = cast("ProcessLoop", asyncio.get_running_loop()).name
         stores = {store.name: store for store in self._stores}
         plain, clock = enqueuing._insert, self.clock
@@ -125,8 +125,8 @@ class SimulatedApp(App):
 
 @dataclass(eq=False)
 class SimulatedServer:
-    """One server of the cluster: its process now, and those before it. `ahead_s`: how far its machine's clock is ahead; it jumps when that
-    changes."""
+    """One server of the cluster: its process now, and those before it. `ahead_s`: how far its machine's clock is ahead; the clock jumps
+    when that changes."""
 
     name: str
     timeline: Timeline
@@ -162,7 +162,7 @@ class SimulatedServer:
 
     @property
     def knows_its_way(self) -> bool:
-        """Whether it knows an owner for each slice, and has a connection to every owner but itself."""
+        """Whether it knows an owner for each slice, and has a connection to every owner other than itself."""
         cluster = self.app.cluster if self.app is not None and self.ready else None
         if cluster is None or cluster.ownership is None or cluster.forwarding is None:
             return False
@@ -178,7 +178,7 @@ class SimulatedServer:
 
     @property
     def refuses(self) -> bool:
-        """Whether it closes new connections unread, as it does for a moment after it stood still."""
+        """Whether it closes new connections unread, as it does briefly after it stood still."""
         return self.app is not None and self.app.thrift._refusing_until_s is not None
 
     def start(self) -> None:
@@ -196,7 +196,7 @@ class SimulatedServer:
     async def _serve(self, app: SimulatedApp, loop: ProcessLoop) -> None:
         try:
             await app.start()
-        except (PinLaterError, OSError):  # no shard in reach; its supervisor tries again
+        except (PinLaterError, OSError):  # no shard is reachable; its supervisor retries
             self.kill(told=True)
             self.restart_after(_RESTART_S)
 
@@ -207,7 +207,7 @@ class SimulatedServer:
             self.network.process_died(self.loop, told=told)
 
     def restart_after(self, seconds: float) -> None:
-        """Starts a new process then, unless there is one."""
+        """Then starts a new process, unless there is one."""
         self.init.call_later(seconds, self._restart)
 
     def _restart(self) -> None:
@@ -219,7 +219,7 @@ class SimulatedServer:
             self.start()
 
     def stop(self, grace_s: float) -> None:
-        """Stops the server as SIGTERM does; then its process is gone."""
+        """Stops the server as SIGTERM does; afterwards its process is gone."""
         if self.loop is None or self.app is None or self.loop.state is not ProcessState.RUNNING:
             return
         if self.app.readiness().reasons in (("starting",), ("draining",), ("stopped",)):
@@ -261,13 +261,13 @@ class SimulatedCluster:
         return [server.address for server in self.servers]
 
     def start(self) -> None:
-        """All servers, at once."""
+        """All servers, at the same time."""
         for server in self.servers:
             server.start()
 
     def clocks_differ_ms(self) -> int:
-        """Returns the largest difference between the servers' clocks, rounded up. Only those differences count that servers can have agreed
-        upon: a clock that is further off is a defect, and excuses no violation.
+        """Returns the largest difference between the servers' clocks, rounded up. Only those differences count on which servers can have
+        agreed: a clock that is further off is a defect, and excuses no violation.
         """
         errors = [error for server in self.servers for error in server.clock_errors_ms()]
         agreed = [error for error in errors if abs(error) < AGREED_WITHIN_MS]
@@ -279,7 +279,7 @@ class SimulatedCluster:
 
 
 def settings_of(host: str, base: Settings) -> Settings:
-    """The settings of one server: `base`, except for where it listens, and without the files that it reads again. Clients have no
+    """The settings of one server: `base`, except for its addresses, and without the files that it rereads. Clients have no
     tokens.
     """
     return replace(

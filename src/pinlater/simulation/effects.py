@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: each effect has a beginning and an end."""
+"""The faults of a simulation: each effect has a beginning and an end."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def server_suspended(server: SimulatedServer) -> Effect:
 
 
 def hosts_cut_off(network: Network, host: str, others: Iterable[str], *, one_way: bool = False) -> Effect:
-    """Lets nothing pass between a host and others; or, one way, nothing from the host to the others."""
+    """Blocks all messages between a host and others; or, one way, those from the host to the others."""
     pairs = [(host, other) for other in others if other != host]
 
     def begin() -> None:
@@ -102,12 +102,12 @@ def shard_gone(shared: SimulatedStore, hosts: Iterable[str]) -> Effect:
 
 
 def shard_hangs(shared: SimulatedStore) -> Effect:
-    """A shard takes calls, and carries them out at the end."""
+    """A shard accepts calls, and executes them only at the end."""
     return Effect(shared.stand_still, shared.go_on)
 
 
 def server_clock_jumps(server: SimulatedServer, jump_s: float) -> Effect:
-    """The wall clock of a server's machine jumps, and back at the end. Its monotonic clock does not."""
+    """The wall clock of a server's machine jumps, and jumps back at the end. Its monotonic clock does not."""
 
     def jump(by_s: float) -> None:
         server.ahead_s += by_s
@@ -116,7 +116,7 @@ def server_clock_jumps(server: SimulatedServer, jump_s: float) -> Effect:
 
 
 def shard_clock_jumps(shared: SimulatedStore, jump_s: float) -> Effect:
-    """The clock of a shard's database jumps, and back at the end."""
+    """The clock of a shard's database jumps, and jumps back at the end."""
 
     def jump(by_s: float) -> None:
         shared.ahead_ms += round(by_s * 1000)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 
 class EnqueueTry(NamedTuple):
-    """A request on its way to a shard. `server`: the process that chose the shard. `looked_from_s`: of a repeat, since when that server has
-    looked for an earlier try; None of a first try."""
+    """A request on its way to a shard. `server`: the process that chose the shard. `looked_from_s`: for a repeat, since when that server
+    has looked for an earlier attempt; None for a first attempt."""
 
     server: str
     sent_s: float
@@ -28,7 +28,7 @@ class StoredCopy(NamedTuple):
 
 
 def was_overtaken(copies: Sequence[StoredCopy]) -> bool:
-    """Returns whether repeats overtook the first try, which the guarantees page names: by way of another server, on another shard."""
+    """Returns whether repeats overtook the first attempt, which the guarantees page names: through another server, on another shard."""
     if len({copy.shard for copy in copies}) < len(copies):
         return False
     by_time = sorted(copies, key=lambda copy: copy.stored_at_s)

@@ -19,7 +19,7 @@ _JUMP_S = 300.0
 
 
 class Target(Enum):
-    """What a fault befalls."""
+    """The target of a fault."""
 
     SERVER = "server"
     SHARD = "shard"
@@ -29,7 +29,7 @@ class Target(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FaultTargets:
-    """All that faults can befall. `hosts`: the machines of servers and clients."""
+    """All possible targets of faults. `hosts`: the machines of servers and clients."""
 
     cluster: SimulatedCluster
     workers: Sequence[SupervisedWorker]
@@ -37,7 +37,8 @@ class FaultTargets:
 
 
 class FaultKind(NamedTuple):
-    """`effect(targets, index)`: what it does to a target, from 0. `lasts_ms`: unless the operator says more."""
+    """`effect(targets, index)`: its effect on a target, with an index from 0. `lasts_ms`: its duration, unless the operator gives another
+    one."""
 
     name: str
     target: Target

@@ -1,13 +1,13 @@
 """What clients saw, in the order of one machine's clock, and what it proves about the service.
 
-A call is two records: when it left, and when its answer came; a call whose answer never came has only the first, and then both
-"it happened" and "it didn't" are possible. `check` accuses only where no order of the possible grants could have been right, so
-each violation is one. It looks at nothing but the clients' records and what lookups say at the end; the server's log is not a witness.
+A call is two records: when it was sent, and when its answer arrived; a call whose answer never arrived has only the first, and then both
+"it happened" and "it didn't" are possible. `check` reports a violation only if no order of the possible grants could have been right, so
+each one is real. It uses only the clients' records and the lookups at the end; the server's log does not count as evidence.
 
 Times are `time.monotonic_ns`, which all processes of a machine share, or a simulation's. A claim counts as held from the earliest instant
-at which it can have been granted: its timeout before the deadline that its answer named, where the client wrote that down, else the moment
-the call left. Weakness: without the deadline a second hand-out at the end of a long call goes unseen, and with it one within `CLOCKS_NS` of
-the deadline.
+at which it can have been granted: its timeout before the deadline in its answer, if the client recorded that, else the moment the call
+was sent. Weakness: without the deadline, `check` misses a second hand-out at the end of a long call; with the deadline, it misses one
+within `CLOCKS_NS` of it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ NO_SETTINGS: Mapping[str, QueueConfig] = {}
 _NOTHING_SET = QueueConfig()
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = 0, 1, 2, 3
 APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
-# By how much a server's clock, which deadlines are said in, may differ from the clients'.
+# By how much a server's clock, in which deadlines are given, may differ from the clients'.
 CLOCKS_NS = 250_000_000
 
 
 class SeenEnqueue(NamedTuple):
-    """`descriptors` is None where no answer came. `ordering_keys`: those of the jobs, None for a job without; empty if no job has one."""
+    """`descriptors` is None if no answer arrived. `ordering_keys`: those of the jobs, None for a job without; empty if no job has one."""
 
     started_ns: int
     ended_ns: int | None
@@ -47,7 +47,7 @@ class SeenEnqueue(NamedTuple):
 
 
 class SeenClaim(NamedTuple):
-    """One job of an answered dequeue. `timeout_ns` is the job's claim timeout, `until_ns` the claim's deadline as the answer named it."""
+    """One job of an answered dequeue. `timeout_ns` is the job's claim timeout, `until_ns` the claim's deadline according to the answer."""
 
     started_ns: int
     ended_ns: int
@@ -67,7 +67,7 @@ class SeenClaim(NamedTuple):
 
 
 class SeenAck(NamedTuple):
-    """One job's ack, or its release. `outcome` is None where no answer came."""
+    """One job's ack, or its release. `outcome` is None if no answer arrived."""
 
     started_ns: int
     ended_ns: int | None
@@ -89,7 +89,7 @@ class SeenHeartbeat(NamedTuple):
 
 
 class SeenCancel(NamedTuple):
-    """One job's cancelling. `outcome` is None where no answer came."""
+    """One job's cancelling. `outcome` is None if no answer arrived."""
 
     started_ns: int
     ended_ns: int | None
@@ -98,7 +98,7 @@ class SeenCancel(NamedTuple):
 
 
 class SeenUnblock(NamedTuple):
-    """An operator let a key go that failed jobs had stopped. `ended_ns` is None where no answer came."""
+    """An operator unblocked a key that failed jobs had stopped. `ended_ns` is None if no answer arrived."""
 
     started_ns: int
     ended_ns: int | None
@@ -116,7 +116,7 @@ class SeenRun(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """A queue's deletion with all its jobs. `ended_ns` is None where it was not answered, or with an error."""
+    """A queue's deletion with all its jobs. `ended_ns` is None if it was not answered, or with an error."""
 
     started_ns: int
     ended_ns: int | None
@@ -137,7 +137,7 @@ class History:
     runs: list[SeenRun] = field(default_factory=list)
 
     def add(self, other: History) -> None:
-        """Takes in what another client saw."""
+        """Adds the records of another client."""
         self.enqueues += other.enqueues
         self.claims += other.claims
         self.acks += other.acks
@@ -176,7 +176,7 @@ class History:
         return {descriptor for descriptor, at in began.items() if at <= last.get(descriptor.split(":")[0], -1)}
 
     def may_be_cancelled(self) -> set[str]:
-        """Jobs that were cancelled, or may have been: a client whose first try took effect hears ALREADY_FINAL at its second."""
+        """Jobs that were cancelled, or may have been: a client whose first attempt took effect gets ALREADY_FINAL at its second."""
         return {cancel.descriptor for cancel in self.cancels if cancel.outcome in (None, APPLIED, ALREADY_FINAL)}
 
     def may_have_failed(self) -> set[str]:
@@ -235,11 +235,11 @@ def check(
     slack_ns: int = 0,
     settings: Mapping[str, QueueConfig] = NO_SETTINGS,
 ) -> list[Violation]:
-    """Returns every promise that the history shows broken. `final` is each descriptor's state at the end; absent ones were not found.
+    """Returns every promise that the history shows broken. `final` is each descriptor's state at the end; missing ones were not found.
 
     Run it after everything was drained: a job that still waits counts as stuck. `slack_ns`: by how much the servers' clocks may have
-    differed, so that a claim may have ended so much sooner. `settings`: those of queues, which did not change meanwhile; what is not there
-    is as if nothing had been set.
+    differed, so a claim may have ended that much earlier. `settings`: those of queues, which did not change meanwhile; a queue that is
+    not in it has no settings.
     """
     return [
         *_check_final(history, final, failures_allowed),
@@ -321,7 +321,7 @@ def _check_ends_stay(history: History, final: Mapping[str, int]) -> Iterable[Vio
 
 
 def _given_back(history: History) -> dict[tuple[str, str], int]:
-    """Returns by (descriptor, token): when its holder first asked for the job to go back, answered or not. A success never gives it
+    """Returns by (descriptor, token) when its holder first asked for the job to go back, answered or not. A success never gives it
     back."""
     ends: dict[tuple[str, str], int] = {}
     for ack in history.acks:
@@ -332,7 +332,7 @@ def _given_back(history: History) -> dict[tuple[str, str], int]:
 
 
 def _renewed(history: History) -> dict[tuple[str, str], int]:
-    """Returns by (descriptor, token): when the latest heartbeat left that surely renewed the claim."""
+    """Returns by (descriptor, token) when the latest heartbeat that surely renewed the claim was sent."""
     latest: dict[tuple[str, str], int] = {}
     for heartbeat in history.heartbeats:
         if heartbeat.outcome == APPLIED:
@@ -381,7 +381,7 @@ def _check_stale_acks(history: History) -> Iterable[Violation]:
 
 
 def _check_bodies(history: History) -> Iterable[Violation]:
-    """Bodies are unique in a run, so a body names the enqueue that made it. A request key goes with its queue, so that a repeat of an
+    """Bodies are unique in a run, so a body names the enqueue that made it. A request key is deleted with its queue, so a repeat of an
     enqueue whose queue was deleted stores new jobs."""
     deleted = history.may_be_deleted()
     sent = {body for enqueue in history.enqueues for body in enqueue.bodies}
@@ -514,8 +514,8 @@ def _places_left(
 
 
 def _stays(job: PlacedJob, claims: Sequence[SeenClaim], leaves: Mapping[str, _Leave]) -> Iterable[PlacedJob]:
-    """Returns the job once for each place that it took. `job`: its first one, as if it had not begun. A place that it would have left after
-    it was handed out again is still its own."""
+    """Returns the job once for each place that it took. `job`: its first one, as if it had not begun. A place that it would have left
+    after it was handed out again is still its own."""
     first = job
     for claim, following in itertools.zip_longest(claims, claims[1:]):
         job = job._replace(begun_ns=min(job.begun_ns, claim.ended_ns))
@@ -532,9 +532,9 @@ Record = dict[str, Any]
 
 
 class HistoryRecorder:
-    """Writes a client's records down as they happen; threads may share it.
+    """Records a client's calls as they happen; threads may share it.
 
-    With a file, each line is out before the call continues, so that what a killed worker did is known up to its last breath.
+    With a file, each line is written before the call continues, so that the actions of a killed worker are known up to its end.
     """
 
     def __init__(self, path: Path | None = None, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
@@ -545,7 +545,7 @@ class HistoryRecorder:
         self._numbers = itertools.count()
 
     def call(self, kind: str, **facts: object) -> int:
-        """A call is about to leave; returns its number for `answer`."""
+        """Records that a call is about to be sent; returns its number for `answer`."""
         number = next(self._numbers)
         self._write({"n": number, "at": self._now_ns(), "call": kind, **facts})
         return number
@@ -568,7 +568,7 @@ class HistoryRecorder:
                 self._file.flush()
 
     def lines(self, first: int = 0) -> list[str]:
-        """Returns what was recorded in memory so far, from a line on."""
+        """Returns the lines that were recorded in memory so far, from a line on."""
         with self._lock:
             return self._lines[first:]
 

@@ -1,4 +1,4 @@
-"""Isolates a simulation: it does not depend on what its interpreter did before, and leaves no trace in it."""
+"""Isolates a simulation: it does not depend on earlier use of its interpreter, and leaves no trace in it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def common_dice(seed: int) -> Iterator[None]:
 
 @contextmanager
 def collected_at_the_end() -> Iterator[None]:
-    """Disables garbage collection until the end of a simulation: where a coroutine of a killed process is collected its `finally`s
-    run, and when that is the seed must decide alone. They run here, when they can no longer change anything. Must not be nested."""
+    """Disables garbage collection until the end of a simulation: when a coroutine of a killed process is collected, its `finally`s run,
+    and only the seed may decide when that happens. They run here, when they can no longer change anything. Must not be nested."""
     enabled = gc.isenabled()
     gc.disable()
     gc.freeze()
@@ -45,18 +45,18 @@ def collected_at_the_end() -> Iterator[None]:
 
 
 def collect_young() -> None:
-    """Frees what became garbage since the last time. Call it at times of the simulation, not of this machine. Must change nothing in
-    the simulation: `Timeline.keep` has the coroutines of killed processes, and others end before they are garbage."""
+    """Frees what became garbage since the last time. Call it at times of the simulation, not of this machine. Must change nothing in the
+    simulation: `Timeline.keep` has the coroutines of killed processes, and others end before they are garbage."""
     with _ignored_ends():
         gc.collect(1)
 
 
 def _close_coroutines() -> None:
-    """Closes the coroutines that something in the interpreter still holds, which would be closed within a later test. All are of this
-    simulation: older objects are frozen, and not among these."""
+    """Closes the coroutines to which something in the interpreter still refers, and which would be closed within a later test. All are of
+    this simulation: older objects are frozen, and not among these."""
     for each in gc.get_objects():
         if isinstance(each, CoroutineType):
-            with suppress(Exception, BaseExceptionGroup):  # as it awaits something in its `finally`, or in a TaskGroup
+            with suppress(Exception, BaseExceptionGroup):  # as it awaits in its `finally`, or in a TaskGroup
                 each.close()
 
 
@@ -75,7 +75,7 @@ def _ignored_ends() -> Iterator[None]:
 
 @contextmanager
 def watched_logs(timeline: Timeline, expected: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """An exception that is logged and not answered is a bug that was survived, unless it is `expected`."""
+    """An exception that is logged and not answered is a bug that did not crash the process, unless it is `expected`."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

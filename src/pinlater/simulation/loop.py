@@ -1,10 +1,10 @@
 """Virtual time, and an event loop for each simulated process.
 
 Every process has a loop of its own, so that it can be paused and killed as a whole; all of them take turns on one timeline, in the order
-in which things become due. Nothing waits for real time, and nothing here is random: the same calls give the same order.
+in which their callbacks become due. Nothing waits for real time, and nothing here is random: the same calls give the same order.
 
-A loop has only what production code uses. A method that is missing raises NotImplementedError, so code that would reach for the real
-world (a thread, a socket, a file) is found by the first run that gets there.
+A loop has only what production code uses. A missing method raises NotImplementedError, so the first run detects code that would use the
+real world (a thread, a socket, a file).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class ProcessState(Enum):
 
 
 class Timeline:
-    """The time of a simulation, in seconds, and what is due in it.
+    """The time of a simulation, in seconds, and its timers.
 
-    `turn_s`: how long one turn of the event loops takes. It lets timers come between two steps of the same task, as in a real process.
+    `turn_s`: how long one turn of the event loops takes. It lets timers fire between two steps of the same task, as in a real process.
     """
 
     def __init__(self, *, turn_s: float = 0.000_02, starts_at_s: float = 1_000.0) -> None:
@@ -61,11 +61,12 @@ class Timeline:
         return self.now_s
 
     def serial(self) -> int:
-        """A number that no other thing of this timeline has."""
+        """A number that no other object of this timeline has."""
         return next(self._serials)
 
     def run(self, work: Awaitable[Any], loop: ProcessLoop, *, until_s: float, turns_max: int = 500_000) -> bool:
-        """Runs all processes until `work`, a task of `loop`, has ended. Returns False where it has not by then. Raises what it raised."""
+        """Runs all processes until `work`, a task of `loop`, has ended. Returns False if it has not by then. Raises the error of
+        `work`."""
         task = loop.create_task(_awaited(work))
         try:
             while not task.done() and self.now_s < until_s and self.turns < turns_max:
@@ -81,7 +82,7 @@ class Timeline:
         return True
 
     def end(self) -> None:
-        """Lets nothing run from now on. What is destroyed after this is not reported."""
+        """Lets nothing run from now on. Objects that are destroyed after this are not reported."""
         self._over = True
         self._ready.clear()
         self._timers.clear()
@@ -139,7 +140,8 @@ class Timeline:
 
 
 class SimulatedTask(asyncio.Task[T]):
-    """A task whose place in a set does not depend on its address, so that code that goes through a set of tasks does so in one order."""
+    """A task whose position in a set does not depend on its address, so that code that iterates over a set of tasks does so in one
+    order."""
 
     __slots__ = ("_serial",)
 
@@ -152,7 +154,7 @@ class SimulatedTask(asyncio.Task[T]):
 
 
 class Handle(asyncio.Handle):
-    """One that costs half: there is no debug mode here."""
+    """A handle that costs half: there is no debug mode here."""
 
     __slots__ = ()
 
@@ -185,12 +187,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.host = host
         self.network = network
         self.state = ProcessState.RUNNING
-        self.held: list[asyncio.Handle] = []  # what became ready while the process was paused
+        self.held: list[asyncio.Handle] = []  # callbacks that became ready while the process was paused
 
     # --- the process --------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Suspends the process as SIGSTOP does: nothing runs, and what comes meanwhile waits."""
+        """Suspends the process as SIGSTOP does: nothing runs, and input that arrives meanwhile waits."""
         if self.state is ProcessState.RUNNING:
             self.state = ProcessState.PAUSED
 
@@ -203,7 +205,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                 self.timeline.soon(handle, self)
 
     def kill(self) -> None:
-        """Ends the process as SIGKILL does: nothing of it ever runs again, no `finally` either."""
+        """Ends the process as SIGKILL does: none of its code ever runs again, not even a `finally`."""
         self.state = ProcessState.DEAD
         self.held.clear()
         self.timeline.keep(asyncio.all_tasks(self))
@@ -232,7 +234,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """The timeline passes over it."""
+        """The timeline skips it."""
 
     def time(self) -> float:
         return self.timeline.now_s

@@ -1,4 +1,4 @@
-"""What a scenario measures while it runs: times of enqueues and starts, and the backlog."""
+"""The measurements of a scenario while it runs: times of enqueues and starts, and the backlog."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TimeRange(NamedTuple):
 
 
 class Intervals:
-    """When something began to wait and when it was served, a pair each, in the order in which they were served."""
+    """When something began to wait and when it was served, as pairs, in the order in which they were served."""
 
     def __init__(self) -> None:
         self._began = array("q")
@@ -51,7 +51,7 @@ class Intervals:
         return len(self._ended)
 
     def add(self, began_ms: int, ended_ms: int) -> None:
-        """Adds one that is served now."""
+        """Records a wait that ends now."""
         self._began.append(began_ms)
         self._ended.append(ended_ms)
 
@@ -70,7 +70,7 @@ class Intervals:
         return [ended - began for began, ended in zip(self._began, self._ended, strict=True)]
 
     def gaps(self) -> list[TimeRange]:
-        """The stretches in which at least one waited and none was served; one for each that was served."""
+        """The periods in which at least one waited and none was served; one for each that was served."""
         gaps: list[TimeRange] = []
         first_ms = 2**62  # the earliest beginning of those served from here on
         for number in range(len(self._ended) - 1, -1, -1):

@@ -1,7 +1,7 @@
 """Connections between simulated processes.
 
-What a connection carries arrives in order or not at all, as with TCP: it may come late, in pieces, after an answer has become useless, or
-the connection may break, with either side knowing of it at once, later, or never (half open).
+Data of a connection arrives in order or not at all, as with TCP: it may come late, in pieces, after an answer has become useless, or the
+connection may break, and either side learns of it at once, later, or never (half open).
 
 Weakness: no window is ever full, so a writer is never told to pause.
 """
@@ -17,18 +17,18 @@ from typing import Any, NamedTuple
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline
 
 Address = tuple[str, int]
-_CONNECT_TIMEOUT_S = 75.0  # after which a kernel gives up on a host that says nothing
+_CONNECT_TIMEOUT_S = 75.0  # after which a kernel gives up on a silent host
 
 
 class NetworkTrouble(NamedTuple):
-    """Shares of messages. `slow_s`: the mean delay of a slow one; an ordinary one takes `latency_s` at most."""
+    """Shares of messages. `slow_s`: the mean delay of a slow message; an ordinary one takes at most `latency_s`."""
 
     latency_s: float = 0.000_5
     slow: float = 0.0
     slow_s: float = 0.05
     split: float = 0.0  # arrives in two pieces
     reset: float = 0.0  # the connection breaks instead; both sides are told
-    black_hole: float = 0.0  # this and all that follows in that direction is lost, and neither side is told
+    black_hole: float = 0.0  # this and all later data in that direction is lost, and neither side is told
 
 
 CALM = NetworkTrouble()
@@ -41,7 +41,7 @@ class Network:
         self.timeline = timeline
         self.calm = calm
         self.trouble = calm
-        # By the hosts that something goes from and to: what is held back.
+        # By the two hosts: the data that is held back.
         self._cut: dict[tuple[str, str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
         self._distance_s: dict[tuple[str, str], float] = {}  # by the same
         self._random = random
@@ -71,7 +71,7 @@ class Network:
     async def connect(
         self, loop: ProcessLoop, factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """Connects as `loop.create_connection` does. There is no answer from beyond a cut, and a host without a listener refuses."""
+        """Connects as `loop.create_connection` does. Nothing answers across a cut, and a host without a listener refuses."""
         await asyncio.sleep(self.delay_s())
         while self.is_cut(loop.host, host) or self.is_cut(host, loop.host):
             await asyncio.sleep(_CONNECT_TIMEOUT_S)
@@ -95,7 +95,7 @@ class Network:
         self.connections = [one for one in self.connections if end is not one.near and end is not one.far]
 
     def process_died(self, loop: ProcessLoop, *, told: bool) -> None:
-        """Its kernel closes its connections, or, where the machine went, does not."""
+        """Its kernel closes its connections, or, if the machine failed, does not."""
         for one in list(self.connections):
             for end in (one.near, one.far):
                 if end.loop is loop and end.peer is not None:
@@ -106,13 +106,13 @@ class Network:
     # --- cuts -----------------------------------------------------------------------------------------------------------------
 
     def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Lets nothing pass between the two hosts from now on; or, one way, nothing from the first one to the other."""
+        """From now on blocks all messages between the two hosts; or, one way, those from the first one to the other."""
         self._cut.setdefault((one, other), [])
         if not one_way:
             self._cut.setdefault((other, one), [])
 
     def heal(self, one: str, other: str) -> None:
-        """Connects the two hosts again, both ways; what kernels have kept sending arrives."""
+        """Connects the two hosts again, both ways; the data that kernels have kept sending arrives."""
         for way in ((one, other), (other, one)):
             for end, what in self._cut.pop(way, ()):
                 end.say(what)
@@ -123,18 +123,18 @@ class Network:
             self.heal(one, other)
 
     def is_cut(self, source: str, to: str) -> bool:
-        """Returns whether nothing passes from one host to another now."""
+        """Returns whether messages from one host to another are blocked now."""
         return bool(self._cut) and (source, to) in self._cut
 
     def holds_back(self, end: ConnectionEnd, what: Callable[[ConnectionEnd], None]) -> bool:
-        """Keeps what is sent into a cut until that has healed; or loses it, as where the kernel gives up sooner."""
+        """Keeps data that is sent into a cut until that has healed; or loses it, as if the kernel gives up sooner."""
         held = self._cut[end.loop.host, end.remote[0]]
         if self._random.random() < 0.5:
             return False
         held.append((end, what))
         return True
 
-    # --- how long things take -------------------------------------------------------------------------------------------------
+    # --- delays ---------------------------------------------------------------------------------------------------------------
 
     def delay_s(self) -> float:
         """Returns how long one message takes."""
@@ -144,7 +144,7 @@ class Network:
         return trouble.latency_s * (0.2 + 0.8 * random.random())
 
     def move_apart(self, one: str, other: str, distance_s: float) -> None:
-        """Lets each message between two hosts take so much longer."""
+        """Adds this delay to each message between two hosts."""
         self._distance_s[one, other] = self._distance_s[other, one] = distance_s
 
     def distance_s(self, source: str, to: str) -> float:
@@ -152,7 +152,7 @@ class Network:
         return self._distance_s.get((source, to), 0.0)
 
     def befalls(self, share: float) -> bool:
-        """Returns whether something that happens to this share of messages happens to this one."""
+        """Returns whether an event that happens to this share of messages happens to this one."""
         return share > 0 and self._random.random() < share
 
     def _port(self) -> int:
@@ -200,7 +200,7 @@ class ConnectionEnd(asyncio.Transport):
         self._over = False
 
     def accept(self, make: Callable[[], asyncio.Protocol]) -> None:
-        """The listener's process takes the connection in."""
+        """The listener's process accepts the connection."""
         self.protocol = make()
         self.protocol.connection_made(self)
         self._hand_over()
@@ -228,7 +228,7 @@ class ConnectionEnd(asyncio.Transport):
             self.say(lambda peer: peer.receive(data))
 
     def say(self, what: Callable[[ConnectionEnd], None]) -> None:
-        """Happens at the other end after all that was sent before."""
+        """Happens at the other end after all earlier data."""
         network = self._network
         if not self.black_hole and network.is_cut(self.loop.host, self.remote[0]):
             self.black_hole = not network.holds_back(self, what)
@@ -261,7 +261,7 @@ class ConnectionEnd(asyncio.Transport):
     # --- receiving ------------------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
-        """The data has come to this machine."""
+        """The data has arrived on this machine."""
         if self._over:
             self.say(lambda peer: peer.break_off(BrokenPipeError(32, "Broken pipe")))
             return
@@ -322,7 +322,7 @@ class ConnectionEnd(asyncio.Transport):
 
 
 class Connected(NamedTuple):
-    """The two ends of a connection; the near one is of the process that made it."""
+    """The two ends of a connection; the near one belongs to the process that made it."""
 
     near: ConnectionEnd
     far: ConnectionEnd

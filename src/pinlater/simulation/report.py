@@ -1,4 +1,4 @@
-"""What a scenario has shown, as plain values."""
+"""The results of a scenario, as plain values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from pinlater.simulation.measure import Intervals, Measure, Percentiles, Sample, TimeRange, percentiles_of
 from pinlater.simulation.scenario import PlannedFault
 
-# What begins so long after the end of a fault is not counted as its effect: other servers take over within five seconds.
+# A wait that begins this long after the end of a fault is not counted as its effect: other servers take over within five seconds.
 _AFTERWARDS_MS = 10_000
-# The backlog before a fault is the highest of so long.
+# The backlog before a fault is the highest within this time.
 _BEFORE_MS = 60_000
 
 
 class FaultReport(NamedTuple):
-    """What a fault did. `drained_ms`: from its end until no more jobs waited than before it, or None if that never came."""
+    """What a fault did. `drained_ms`: from its end until no more jobs waited than before it, or None if that never happened."""
 
     fault: PlannedFault
     enqueue_gap_ms: int

@@ -31,7 +31,8 @@ _PRODUCERS_A_SERVER = 2
 _START_S_MAX = 60.0
 _SAMPLE_S = 1.0
 _COLLECT_EVERY = 10  # samples
-# After the load, beside the time that claims of killed workers last: for what waits, unless workers still take jobs then.
+# After the load, in addition to the time that claims of killed workers last: the time for waiting jobs, unless workers still take jobs
+# then.
 _DRAIN_S = 120.0
 _DAY_MS = 86_400_000
 
@@ -179,7 +180,7 @@ class ScenarioRun:
         act()
 
     async def _drain(self) -> None:
-        """Waits until every job has ended, or until it is clear that there are too many for these workers."""
+        """Waits until every job has ended, or until it is clear that these workers can't process all of them."""
         ends_s = self.timeline.now_s + _DRAIN_S + 1.5 * self.scenario.claim_timeout_ms / 1000
         while self.timeline.now_s < ends_s and not self._is_drained():
             await asyncio.sleep(_SAMPLE_S)
@@ -237,12 +238,12 @@ class ScenarioRun:
         )
 
     def _backlog_max(self, load_began_ms: int) -> Sample:
-        """The highest, and when that was after the load had begun."""
+        """The highest backlog, and how long after the beginning of the load it occurred."""
         highest = max(self.measure.samples, key=lambda sample: sample.backlog)
         return highest._replace(at_ms=highest.at_ms - load_began_ms)
 
     def _is_busy(self) -> bool:
-        """Returns whether workers have no free slots or start jobs, so that the jobs that wait are only too many for them."""
+        """Returns whether workers have no free slots or start jobs, so that the waiting jobs are only too many for them."""
         slots = self.scenario.workers * self.scenario.concurrency
         last_ms = max((served.last_ms for served in self.measure.starts.values()), default=0)
         idle_ms = self.timeline.now_s * 1000 - last_ms

@@ -1,4 +1,5 @@
-"""What `pinlater bench simulate` simulates: a cluster, its load and its faults, as plain values. Checks them, and says what is wrong."""
+"""The parameters of `pinlater bench simulate`: a cluster, its load and its faults, as plain values. Checks them, and describes what is
+wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class QueueLoad(NamedTuple):
 
 
 class PlannedFault(NamedTuple):
-    """A fault, in milliseconds after the load begins. `number`: of the server, shard or worker, from 1; None: the seed chooses."""
+    """A fault, in milliseconds after the load begins. `number`: that of the server, shard or worker, from 1; None: the seed chooses."""
 
     kind: FaultKind
     at_ms: int
@@ -66,12 +67,12 @@ class Scenario(NamedTuple):
         return self.settings.jobs.claim_timeout_ms
 
     def number_of(self, target: Target) -> int:
-        """Returns how many of these there are."""
+        """Returns the number of these targets."""
         return {Target.SERVER: self.servers, Target.SHARD: self.shards, Target.WORKER: self.workers}.get(target, 0)
 
 
 def read_fault(text: str) -> PlannedFault:
-    """A fault as the command line writes it. Raises ValueError in words that follow the text."""
+    """A fault in the syntax of the command line. Raises ValueError with a text that continues a sentence about the text."""
     match = _FAULT.fullmatch(text)
     if match is None:
         raise ValueError(f"is not {FAULT_FORM}, such as kill-server@10m+30s:2")
@@ -85,7 +86,7 @@ def read_fault(text: str) -> PlannedFault:
 
 
 def check_fault(scenario: Scenario, fault: PlannedFault) -> None:
-    """Raises ValueError, in words that follow the fault, if it does not fit the scenario."""
+    """Raises ValueError, with a text that continues a sentence about the fault, if it does not fit the scenario."""
     if fault.at_ms >= scenario.lasts_ms:
         raise ValueError(f"begins after the simulated time, which ends at {duration_text(scenario.lasts_ms)}")
     if fault.ends_ms > scenario.lasts_ms:

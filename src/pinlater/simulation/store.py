@@ -1,6 +1,6 @@
-"""Shards that several servers share, kept in memory, with the ways in which a database over a network fails its callers.
+"""Shards that several servers share, kept in memory, with the ways in which calls of a database over a network fail.
 
-A `SimulatedStore` is one database: the data of the store in memory, the leases of slots, and what servers tell each other through it.
+A `SimulatedStore` is one database: the data of the store in memory, the leases of slots, and the data that servers share through it.
 Each server has a session with it (`store_session.py`).
 """
 
@@ -46,12 +46,12 @@ from pinlater.simulation.store_trouble import CALM, Fate, StoreTrouble, draw_fat
 _UNFINISHED = (JobState.PENDING, JobState.IN_PROGRESS)
 _ALL = I64_MAX
 _CLAIMS = "SELECT name, priority, id, token FROM claims JOIN queues USING (queue_id) ORDER BY id"
-# Clocks of servers that agreed upon one differ by less from the simulation's time; faults move clocks by more.
+# Clocks of servers that agreed on a time differ by less from the simulation's time; faults move clocks by more.
 AGREED_WITHIN_MS = 10_000
 
 
 class StoreSnapshot(NamedTuple):
-    """What the sweeps have to know. `changes`: how many transactions have changed something."""
+    """The data that sweeps need. `changes`: how many transactions have changed something."""
 
     first_deadline_ms: int
     first_expiry_ms: int
@@ -61,16 +61,16 @@ class StoreSnapshot(NamedTuple):
 
 
 class ToldHere(NamedTuple):
-    """Which time a store tells a server that starts: whether that of running servers, and whether servers go by it."""
+    """The time that a store gives a starting server: whether it is that of running servers, and whether servers use it."""
 
     of_servers: bool
     is_right: bool
 
 
 def misleads(told: Collection[ToldHere]) -> bool:
-    """Returns whether a server that was told this by the stores can't know which time the servers go by.
+    """Returns whether a server that got this from the stores can't know which time the servers use.
 
-    So it is in the moments after a jump, before a running server has told its time, and where no server runs: then an operator starts none
+    So it is briefly after a jump, before a running server has reported its time, and while no server runs: then an operator starts none
     (docs/how-to/operate-mysql.md).
     """
     if all(one.is_right for one in told):
@@ -86,12 +86,12 @@ class SlotLease:
     seen_ms: int  # by the store's clock, as `started_at_ms`
     started_at_ms: int
     address: str = ""
-    ahead_ms: int | None = None  # how far the server says that its time is ahead of the store's
+    ahead_ms: int | None = None  # how far the server reports its time to be ahead of the store's
 
 
 @dataclass(slots=True)
 class CrashPoint:
-    """Kills a server at one of its calls: `calls` more from now, before or after it is carried out."""
+    """Kills a server at one of its calls: `calls` more from now, before or after it is executed."""
 
     loop: ProcessLoop
     calls: int
@@ -101,7 +101,7 @@ class CrashPoint:
 
 @dataclass(slots=True)
 class SimulatedStore:
-    """One shard's database. `ahead_ms`: how far its clock is ahead of the simulation's; it jumps when that changes."""
+    """One shard's database. `ahead_ms`: how far its clock is ahead of the simulation's; the clock jumps when that changes."""
 
     name: str
     timeline: Timeline
@@ -112,23 +112,23 @@ class SimulatedStore:
     calm: StoreTrouble = CALM  # its ordinary state
     trouble: StoreTrouble = field(init=False)
     gone_for: set[str] = field(default_factory=set)  # hosts whose connections are refused
-    stands_still: bool = False  # it takes calls and does nothing with them
+    stands_still: bool = False  # it accepts calls and does not execute them
     data: MemoryShard = field(init=False)
     leases: dict[int, SlotLease] = field(default_factory=dict)
     owners: Owners = NO_OWNERS
     activity: dict[tuple[str, int], int] = field(default_factory=dict)  # (queue, slot) → changes that made jobs ready
     crash_points: list[CrashPoint] = field(default_factory=list)
-    stores: Sequence[SimulatedStore] = ()  # of the cluster, this one among them
+    stores: Sequence[SimulatedStore] = ()  # all stores of the cluster, including this one
     came_first: list[tuple[str, int]] = field(default_factory=list)  # queues and due times, in the present call
     doubled_keys: list[str] = field(default_factory=list)  # unique keys that two unfinished jobs had at once
-    # Where there are other stores: by job id, and, of requests with keys, by body.
+    # If there are other stores: by job id, and, for requests with keys, by body.
     stored_at_s: dict[int, float] = field(default_factory=dict)
     tries: dict[bytes, list[EnqueueTry]] = field(default_factory=dict)
     sessions: list[Session] = field(default_factory=list)  # of all servers that there were
     calls: int = 0
     called: Counter[CallKind] = field(default_factory=Counter)  # calls by their kind
     changed: int = 0
-    fails_until_s: float = 0.0  # when the last error that was drawn so far will have come
+    fails_until_s: float = 0.0  # when the last error that was drawn so far will have happened
     _held: list[Callable[[], None]] = field(default_factory=list)
     _wire: ProcessLoop = field(init=False)
 
@@ -148,21 +148,21 @@ class SimulatedStore:
         session.introduce(about)
         return session.as_shard()
 
-    # --- what goes wrong ----------------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------------------
 
     def stand_still(self) -> None:
         """Suspends the database as SIGSTOP does: calls arrive and wait."""
         self.stands_still = True
 
     def go_on(self) -> None:
-        """Executes what has arrived."""
+        """Executes the calls that have arrived."""
         self.stands_still = False
         held, self._held = self._held, []
         for call in held:
             call()
 
     def fate(self, kind: CallKind, host: str) -> Fate:
-        """Draws what happens to a call from that host."""
+        """Draws the fate of a call from that host."""
         calm, reachable = self.trouble is self.calm, host not in self.gone_for
         return draw_fate(self.random, self.trouble, kind, calm=calm, reachable=reachable)
 
@@ -214,11 +214,11 @@ class SimulatedStore:
         return self.wall_ms() + self.ahead_ms
 
     def alive(self, lease: SlotLease) -> bool:
-        """Returns whether its server has sent a heartbeat lately, by the database's clock."""
+        """Returns whether its server has sent a heartbeat recently, by the database's clock."""
         return is_alive(lease.seen_ms, self.now_ms(), round(self.lease_s * 1000))
 
     def told_ms(self, asking: Session | None = None) -> list[int]:
-        """Returns how far the servers say that their time is ahead of this clock: those that are alive, without the one that asks."""
+        """Returns how far servers report their time to be ahead of this clock: those that are alive, except for the one that asks."""
         return [
             lease.ahead_ms
             for lease in self.leases.values()
@@ -226,7 +226,7 @@ class SimulatedStore:
         ]
 
     def told_time(self) -> ToldHere:
-        """Returns the time that a server which starts now is told."""
+        """Returns the time that a starting server gets."""
         told = shard_time(self.now_ms(), self.told_ms())
         error_ms = told.ms - self.wall_ms()
         sessions = [session for store in self.stores or [self] for session in store.sessions if session.lives]
@@ -263,7 +263,7 @@ class SimulatedStore:
         )
 
     def change_owners(self, known: Owners, owners: Owners) -> bool:
-        """Unless another server has changed them."""
+        """Changes nothing if another server has changed them."""
         if self.owners != known:
             return False
         self.owners = owners
@@ -282,7 +282,7 @@ class SimulatedStore:
         return [row.key for store in self.stores for row in store.jobs(*_UNFINISHED) if row.job.unique_key == key]
 
     def snapshot(self) -> StoreSnapshot:
-        """Returns the snapshot of now. Goes through no jobs: there may be a million."""
+        """Returns the snapshot of now. Reads no jobs: there may be a million."""
         data, counters = self.data._open, self.counters()
         known = data.queue_cache
         [deadline_ms] = data.connection.execute("SELECT min(deadline_ms) FROM claims").fetchone()
@@ -335,13 +335,13 @@ class _StoreCall:
     number: int
 
     def carry_out(self) -> None:
-        """The transaction. Its process may have died meanwhile, which does not keep a transaction that was sent from being done."""
+        """The transaction. Its process may have died meanwhile, which does not prevent a transaction that was sent."""
         if self.crash is not None and not self.crash.after:
             self.crash.kill()
             return
         newest = self.session.newest
         if self.fate.error is OutcomeUnknown and newest.get(self.writer, 0) > self.number:
-            return  # a writer's next call ends what its last one had left
+            return  # a writer's next call ends the rest of its last one
         newest[self.writer] = max(self.number, newest.get(self.writer, 0))
         result, error = None, None
         try:

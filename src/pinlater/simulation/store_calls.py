@@ -30,7 +30,7 @@ class TellTime(ReadCommand[None]):
 
 
 class TakeSnapshot(ReadCommand[None]):
-    """Asks what the sweeps have to know."""
+    """Asks for the data that sweeps need."""
 
 
 class AskSize(ReadCommand[None]):
@@ -44,15 +44,15 @@ class ReleaseTokens(WriteCommand[None]):
 CallKind: TypeAlias = type[Command[Any]]
 # Calls that have a connection of their own, as in MySQL's and Redis' stores; all others share one.
 WRITERS: dict[CallKind, str] = {InsertJobs: "inserts", ClaimJobs: "claims", ReleaseTokens: "claims", FinishJobs: "ends"}
-# They change something of which the other servers need not know.
+# They make changes of which the other servers need not know.
 _UNTOLD = frozenset({SaveSamples, TrimSamples, OpenSession})
 
 
 def only_looks(kind: CallKind) -> bool:
-    """Returns whether a call may be taken for one that changes nothing."""
+    """Returns whether a call may be treated as one that changes nothing."""
     return issubclass(kind, ReadCommand) or kind is Announce
 
 
 def is_told(kind: CallKind) -> bool:
-    """Returns whether a call changes something that the other servers are told."""
+    """Returns whether a call makes a change that is reported to the other servers."""
     return not only_looks(kind) and kind not in _UNTOLD

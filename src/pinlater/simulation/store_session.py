@@ -1,9 +1,9 @@
-"""One server's view of a simulated store: a `storage.interface.SharedShard` as those of MySQL and Redis are.
+"""One server's view of a simulated store: a `storage.interface.SharedShard` like those of MySQL and Redis.
 
-It has a slot of its own that it may lose, claims whose outcome it does not know, and a note of what other servers did. Each call is a
-message to the store, a transaction, and a message back, and each of the three may be late, lost, or come after its caller has given up.
+It has a slot of its own that it may lose, claims whose outcome it does not know, and a record of other servers' changes. Each call is a
+message to the store, a transaction, and a message back, and each of the three may be late, lost, or arrive after its caller has given up.
 
-What a call does is the code of the store in memory, which answers in the turn of the call.
+A call executes the code of the store in memory, which answers in the same turn of the loop.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Session(CommandTable):
         self.goes_by_ms: int | None = None  # how far its time is ahead of the simulation's
         store.sessions.append(self)
         self._open = False
-        self.newest: dict[str, int] = {}  # by writer: the newest of its calls that was carried out
-        self._outcome_unknown: dict[str, None] = {}  # tokens of claims, in the order in which that came
+        self.newest: dict[str, int] = {}  # by writer: the newest of its calls that was executed
+        self._outcome_unknown: dict[str, None] = {}  # tokens of claims, the oldest failure first
         self._given_back: dict[str, None] = {}
         self._activity: dict[tuple[str, int], int] = {}
         self._tell_came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
@@ -118,7 +118,7 @@ class Session(CommandTable):
 
     @property
     def lives(self) -> bool:
-        """Whether its server process is there, running or not."""
+        """Whether its server process exists, running or not."""
         return self._loop is not None and self._loop.state is not ProcessState.DEAD
 
     # --- calls --------------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Session(CommandTable):
         return super().submit(command) if type(command) in self.table else self._carry_out(command)
 
     async def _carry_out(self, command: Command[Answer]) -> Answer:
-        """Carries out a command as the store in memory does."""
+        """Executes a command like the store in memory."""
 
         def act() -> Answer:
             answer = at_once(self.store.data.submit(command))
@@ -151,8 +151,8 @@ class Session(CommandTable):
         return cast("T", await self.store.send(self, kind, act))
 
     def _change(self, act: Callable[[], Any]) -> tuple[Any, Sequence[tuple[str, int]]]:
-        """A transaction that changes something: where another server has taken the slot it is done with a new one. Returns the result, and
-        the jobs that came to be first of their ordering keys by it."""
+        """A transaction that changes something: if another server has taken the slot, it is executed with a new one. Returns the result,
+        and the jobs that became first of their ordering keys by it."""
         self._keep_slot()
         self.store.came_first.clear()
         result = act()
@@ -300,7 +300,7 @@ class Session(CommandTable):
         return await self._call(InsertJobs, insert)
 
     async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
-        """Claims jobs. If the outcome is unknown, the next sweep gives back what may have been claimed, as MySQL's store does."""
+        """Claims jobs. If the outcome is unknown, the next sweep gives back the jobs that may have been claimed, like MySQL's store."""
         try:
             claimed = await self._call(ClaimJobs, lambda: at_once(self.store.data.submit(ClaimJobs(orders, now_ms))))
         except (OutcomeUnknown, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The ways in which calls of a database over a network fail, and what happens to one call."""
+"""The ways in which calls of a database over a network fail, and the fate of one call."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pinlater.simulation.store_calls import CallKind, only_looks
 
 
 class StoreTrouble(NamedTuple):
-    """Shares of calls. `latency_s`: what an ordinary one takes at most; `only`: the calls that it befalls, all where there are none."""
+    """Shares of calls. `latency_s`: the most that an ordinary call takes; `only`: the calls that fail, all if empty."""
 
     latency_s: float = 0.002
-    refused: float = 0.0  # surely not carried out
-    answer_lost: float = 0.0  # carried out, and the caller is told that the outcome is unknown
-    lost: float = 0.0  # not carried out, and the caller is told that the outcome is unknown
-    late: float = 0.0  # the caller is told that the outcome is unknown, and it is carried out after that
+    refused: float = 0.0  # surely not executed
+    answer_lost: float = 0.0  # executed, and the caller is told that the outcome is unknown
+    lost: float = 0.0  # not executed, and the caller is told that the outcome is unknown
+    late: float = 0.0  # the caller is told that the outcome is unknown, and it is executed after that
     slow: float = 0.0
     slow_s: float = 0.3  # the mean time of a slow call
     hung: float = 0.0  # takes longer than any caller waits
     late_s: float = 12.0  # the longest time that a hung call takes; a late one takes two thirds of it
-    unknown_after_s: float = 3.0  # so long it takes at most until a caller is told that the outcome is unknown
+    unknown_after_s: float = 3.0  # the longest time until a caller is told that the outcome is unknown
     only: tuple[CallKind, ...] = ()
 
 
@@ -30,7 +30,7 @@ CALM = StoreTrouble()
 
 
 class Fate(NamedTuple):
-    """What happens to one call: when it is carried out and answered, in seconds from now, or None where it never is."""
+    """The fate of one call: when it is executed and answered, in seconds from now, or None for never."""
 
     carried_out_s: float | None
     answered_s: float
@@ -38,7 +38,8 @@ class Fate(NamedTuple):
 
 
 def draw_fate(random: Random, trouble: StoreTrouble, kind: CallKind, *, calm: bool, reachable: bool) -> Fate:
-    """Returns what happens to a call. `calm`: only its latency is drawn; `reachable`: whether the store takes connections from its host."""
+    """Returns the fate of a call. `calm`: only its latency is drawn; `reachable`: whether the store accepts connections from its
+    host."""
     there_s = trouble.latency_s * (0.1 + 0.4 * random.random())
     back_s = trouble.latency_s * (0.1 + 0.4 * random.random())
     if not reachable:

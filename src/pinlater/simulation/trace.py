@@ -1,4 +1,4 @@
-"""What clients of a simulation saw, and beside it all that a reader of a failed run wants to know."""
+"""What clients of a simulation saw, and everything else that a reader of a failed run needs to know."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.simulation.loop import Timeline
 
 
 class Trace(HistoryRecorder):
-    """The history, with notes of what else happened."""
+    """The history, with notes about other events."""
 
     def __init__(self, timeline: Timeline) -> None:
         super().__init__(now_ns=timeline.now_ns)
@@ -29,7 +29,7 @@ class Trace(HistoryRecorder):
         return [f"{at_s:.6f} {lines[what] if isinstance(what, int) else what}" for at_s, what in self._entries]
 
     def note(self, text: str) -> None:
-        """Notes something that is not a client's call: a fault, an error."""
+        """Records an event that is not a client's call: a fault, an error."""
         self._entries.append((self._timeline.now_s, text))
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Which promises a run broke: by what clients saw, and by what the shards hold at its end."""
+"""Which promises a run broke: judged by what clients saw, and by the shards' data at its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pinlater.simulation.history import History, PromiseKind, check
 
 
 class RunVerdict(NamedTuple):
-    """`overtaken`: jobs stored twice by a repeat that overtook its first try: no promise, but worth a look."""
+    """`overtaken`: jobs stored twice by a repeat that overtook its first attempt: that breaks no promise, but is worth a look."""
 
     broken: Sequence[str]
     overtaken: int
@@ -27,7 +27,7 @@ def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool
     copies: dict[bytes, list[tuple[str, int]]] = {}
     for shard, row in rows:
         copies.setdefault(row.job.body or b"", []).append((shard, row.key.id))
-    # A body is one job of one request, so that two of one body are a request that was stored twice.
+    # A body belongs to one job of one request, so two jobs with one body come from a request that was stored twice.
     twice = {body: places for body, places in copies.items() if len(places) > 1}
     excused = {body for body, places in twice.items() if was_overtaken(_copies(cluster, body, places))}
     broken = [

@@ -1,7 +1,7 @@
 """The production worker in a simulated process: its consumers, its reports, and the heartbeater, on a loop of its own.
 
-What the real worker has in threads beside its event loop is a second loop of the same process here. Not part of it: signals, probes, cron,
-and handlers in threads and processes.
+The part of the real worker that runs in threads beside its event loop has a second loop of the same process here. Not part of it:
+signals, probes, cron, and handlers in threads and processes.
 """
 
 from __future__ import annotations

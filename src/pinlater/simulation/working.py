@@ -17,17 +17,17 @@ from pinlater.worker.settings import WorkerSettings
 
 
 class HandlerFailed(Exception):
-    """What a simulated handler raises in the share of attempts that fail."""
+    """The error that a simulated handler raises in the share of attempts that fail."""
 
 
 class WorkerProcess(ClientProcess):
-    """A process with a worker. `claim_timeout_ms`: how long its claims last."""
+    """A simulated process that runs a worker. `claim_timeout_ms`: how long its claims last."""
 
     def __init__(
         self, name: str, host: str, cluster: SimulatedCluster, seed: int, trace: Trace, claim_timeout_ms: int
     ) -> None:
         self._claim_timeout_ms = claim_timeout_ms
-        # As the client of a real worker, which tries again by itself.
+        # Like the client of a real worker, which retries by itself.
         super().__init__(
             name,
             cluster.timeline,
@@ -47,7 +47,7 @@ class WorkerProcess(ClientProcess):
 
 
 class SupervisedWorker:
-    """A worker and its supervisor. `make` makes its process, given names of the process and its machine.
+    """A worker and its supervisor. `make` makes its process, from the names of the process and its machine.
 
     `handler_s`: how long a handler takes on average; the times are exponentially distributed.
     """
@@ -74,7 +74,7 @@ class SupervisedWorker:
         self._work: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """A new process, unless there is one."""
+        """Starts a new process, unless there is one."""
         if self._process is None or self._process.loop.state is ProcessState.DEAD:
             self._starts += 1
             process = self._process = self._make(f"{self.name}-{self._starts}", self.name)
@@ -109,7 +109,7 @@ class SupervisedWorker:
         return self._work is None or self._work.done()
 
     def raise_error(self) -> None:
-        """Raises what the worker ended with."""
+        """Raises the error with which the worker ended."""
         if self._work is not None and self._work.done():
             self._work.result()
 

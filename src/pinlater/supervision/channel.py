@@ -16,7 +16,7 @@ LENGTH = struct.Struct("!I")
 
 
 class SupervisorOrder(msgspec.Struct, frozen=True, tag="Order"):
-    """Supervisor to process. A second `stop` changes nothing; `stop now` skips the grace time; a server reads its files at `reload`."""
+    """Supervisor to process. A second `stop` changes nothing; `stop now` skips the grace time; a server rereads its files at `reload`."""
 
     what: Literal["stop", "stop now", "reload"]
 

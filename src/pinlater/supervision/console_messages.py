@@ -1,4 +1,4 @@
-"""What a console process says to the server that runs it beside itself, over their control channel."""
+"""The messages of a console process to the server that runs it beside itself, over their control channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process and what it has started, as a process group of the operating system that ends as a whole.
+"""A process and its descendants, as a process group of the operating system that ends as a whole.
 
 Weakness: a process that makes a group or a session of its own (a daemon, `start_new_session=True`) leaves the group, and stays.
 """
@@ -47,16 +47,16 @@ def _kill_group_after_parent(lifeline: Connection, parent: int) -> None:
 
 
 def kill_group(leader: int, *, waited_for: bool) -> None:
-    """Kills the processes that are left in the group of `leader`."""
+    """Kills the processes that remain in the group of `leader`."""
     if not waited_for or group_exists(leader):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
 
 
 def group_exists(leader: int) -> bool:
-    """Returns whether processes are left in the group of `leader`, which was waited for.
+    """Returns whether processes remain in the group of `leader`, whose exit was awaited.
 
-    Its number may be another process's by now, but not while its group has members.
+    Its number may belong to another process by now, but not while its group has members.
     """
     return not _is_there(os.kill, leader) and _is_there(os.killpg, leader)
 
@@ -73,9 +73,9 @@ def _is_there(kill: Callable[[int, int], None], number: int) -> bool:
 
 
 def reap_group(leader: int) -> None:
-    """Waits for the killed processes of the group, for a second at most, if this process got them as process 1 of a container.
+    """Waits for the killed processes of the group, for at most a second, if this process adopted them as process 1 of a container.
 
-    The leader was waited for.
+    The exit of the leader was awaited.
     """
     until_s = time.monotonic() + _REAP_S
     with contextlib.suppress(ChildProcessError):

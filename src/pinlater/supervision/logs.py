@@ -1,8 +1,8 @@
 """Structured logs: an event's text plus fields, as `key=value` on a terminal and as one JSON object a line elsewhere.
 
-Callers write `log.info("queue created", extra={"queue": name})`. A state change of the service is one line at info, a request one
-line at debug. Job bodies are never logged: a field of bytes shows its length only. Control characters are escaped, so a
-caller's text can't forge a line, and long values are cut. Lists are values with commas between as text, arrays in JSON.
+Callers write `log.info("queue created", extra={"queue": name})`. A state change of the service is one line at info, a request one line at
+debug. Job bodies are never logged: a field of bytes shows its length only. Control characters are escaped, so a caller's text can't forge
+a line, and long values are truncated. Lists are values with commas between as text, arrays in JSON.
 
 Weakness: the handler writes to its stream at once, so a reader that stops reading a full pipe stops the server too.
 """
@@ -49,14 +49,14 @@ def setup(
 
 
 def count_repeats(handler: logging.Handler) -> None:
-    """Lets the handler show a warning that says the same again once a minute at most; OpenTelemetry's also if its values differ."""
+    """Limits equal warnings of the handler to one a minute; for OpenTelemetry, even if their values differ."""
     handler.addFilter(RepeatedWarnings("pinlater", _shown))
     handler.addFilter(RepeatedWarnings("uvicorn", _shown))
     handler.addFilter(RepeatedWarnings("opentelemetry", lambda record: str(record.msg)))
 
 
 def _shown(record: logging.LogRecord) -> str:
-    """Returns what the line of a record says."""
+    """Returns the text of a record's line."""
     return repr((_showable(record.getMessage()), list(fields(record))))
 
 
@@ -66,7 +66,7 @@ def _mark(number: int, record: logging.LogRecord) -> bool:
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    """Yields what the caller gave as `extra`, in a form to show."""
+    """Yields the fields that the caller gave as `extra`, in printable form."""
     for name, value in vars(record).items():
         if name not in _STANDARD_FIELDS:
             yield name, _showable(value)
@@ -74,7 +74,7 @@ def fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
 
 def _showable(value: object) -> object:
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
-        return value  # JSON knows no NaN and no infinity
+        return value  # JSON has no NaN and no infinity
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
     if isinstance(value, set | frozenset):
@@ -86,7 +86,7 @@ def _showable(value: object) -> object:
 
 
 def _showable_items(items: Sequence[object]) -> list[object]:
-    """Returns as many items as fit into the length of a value, and `…` in place of the others."""
+    """Returns as many items as fit into the length of a value, and `…` instead of the others."""
     shown: list[object] = []
     chars = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""How many files, sockets among them, this process may open."""
+"""How many files, including sockets, this process may open."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import resource
 
 
 def raise_open_files() -> int:
-    """Raises the soft limit to the hard one, where the system allows it. Returns the limit; 2^63 - 1 if there is none."""
+    """Raises the soft limit to the hard one, if the system allows it. Returns the limit; 2^63 - 1 if there is none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Starts, stops and kills the processes of all of a supervisor's slots together."""
+"""Starts, stops and kills the processes of all slots of a supervisor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProcessGroup(Generic[S]):
         async with asyncio.TaskGroup() as group:
             first, *others = self._slots
             group.create_task(self._keep(first, gave_up))
-            await first.settled.wait()  # the first process finds wrong settings, and migrates the store
+            await first.settled.wait()  # the first process detects wrong settings, and migrates the store
             if not self._stopping.is_set():
                 for slot in others:
                     group.create_task(self._keep(slot, gave_up))

@@ -1,7 +1,7 @@
-"""One of a supervisor's process slots: starts a process, asks and orders it, and restarts it after its end.
+"""One of a supervisor's process slots: starts a process, sends it requests and orders, and restarts it after its end.
 
-The process has a process group of its own, so that a terminal's Ctrl-C reaches the supervisor only, and one end of a control channel. What
-the process leaves in its group is killed after its end. A slot knows nothing of the others.
+The process has a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor, and one end of a control channel. The
+rest of its group is killed after the process has ended. A slot knows nothing about the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GROUP_LOOKS, _GROUP_LOOK_S = 50, 0.02
 class ProcessSlot(ABC, Generic[A]):
     """Slot `number`. `stopping` ends all slots. A subclass knows the messages of its processes and when to restart them.
 
-    `serves`: the process runs and has said so. `settled` is set when the first process serves or has ended. `started_by`: the option
+    `serves`: the process runs and has reported it. `settled` is set when the first process serves or has ended. `started_by`: the option
     that keeps the process from the signals of the terminal.
     """
 
@@ -63,7 +63,7 @@ class ProcessSlot(ABC, Generic[A]):
         """The id of the running process, or None if there is none."""
         return None if self._process is None else self._process.pid
 
-    # --- what subclasses know ---------------------------------------------------------------------------------------------
+    # --- for subclasses ---------------------------------------------------------------------------------------------------
     def _channel_option(self, descriptor: int) -> str:
         """Returns the value of the option `--control-channel`, by which the process finds its end of the channel."""
         return str(descriptor)
@@ -97,7 +97,7 @@ class ProcessSlot(ABC, Generic[A]):
             started_s = time.monotonic()
             try:
                 code = await self._run_once()
-            except OSError as error:  # no memory, no more processes
+            except OSError as error:  # out of memory or processes
                 code, self.failure = 1, f"the process can't be started: {error}"
             self.settled.set()
             if self._stopping.is_set():
@@ -176,7 +176,7 @@ class ProcessSlot(ABC, Generic[A]):
         self.serves = True
         self.settled.set()
 
-    # --- asking -----------------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------------
     async def _ask(self, message: Callable[[int], msgspec.Struct]) -> A | None:
         """The answer to `message(number)`, or None if there is no process or it doesn't answer in time."""
         if self._writer is None:
@@ -197,9 +197,9 @@ class ProcessSlot(ABC, Generic[A]):
         if (asked := self._asked.get(number)) is not None and not asked.done():
             asked.set_result(answer)
 
-    # --- ordering ---------------------------------------------------------------------------------------------------------
+    # --- orders -----------------------------------------------------------------------------------------------------------
     def stop(self) -> None:
-        """Tells the process to stop in order. One that doesn't serve yet just ends."""
+        """Tells the process to stop in order. A process that doesn't serve yet just ends."""
         if not self.serves:
             self._signal(signal.SIGTERM)
         self._send(SupervisorOrder("stop"))
@@ -209,7 +209,7 @@ class ProcessSlot(ABC, Generic[A]):
         self._send(SupervisorOrder("stop now"))
 
     def kill(self) -> None:
-        """Kills the process. What it leaves in its group follows."""
+        """Kills the process. The rest of its group is killed afterwards."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -222,7 +222,7 @@ class ProcessSlot(ABC, Generic[A]):
 
 
 async def _end_group(leader: int) -> None:
-    """Kills the processes that do not end by themselves soon after their leader, which was waited for."""
+    """Kills the processes that do not end by themselves soon after their leader, whose exit was awaited."""
     for _ in range(_GROUP_LOOKS):
         if not group_exists(leader):
             return

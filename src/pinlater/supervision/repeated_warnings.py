@@ -1,7 +1,7 @@
 """Shows a warning once, then counts its repeats.
 
-A status page asks for statistics every second, and one wrong client connects again and again: each would fill the log with the same line.
-OpenTelemetry warns of each malformed `tracestate` of a job.
+A status page asks for statistics every second, and one misconfigured client connects again and again: each would fill the log with the
+same line. OpenTelemetry warns of each malformed `tracestate` of a job.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class _EqualWarnings:
 
 
 class RepeatedWarnings(logging.Filter):
-    """Filters the lines of a handler. Of equal warnings of `library` it passes the first one, then one a minute at most, with the number
-    that it left out before as the field `repeated`. Warnings are equal if they have the same logger and `content`.
+    """Filters the lines of a handler. Of equal warnings of `library` it passes the first one, then at most one a minute, with the number
+    of those that it dropped before as the field `repeated`. Warnings are equal if they have the same logger and `content`.
 
     It passes all warnings that name a job, and all lines of other levels. After such a line at info or above, it passes the next warning
-    of that logger: the line may have said that the state is over.
-    Weakness: what came after the last line that it passed is never counted in the log.
+    of that logger: the line may mean that the state is over. Weakness: warnings that come after the last line that it passed are never
+    counted in the log.
     """
 
     def __init__(self, library: str, content: Callable[[logging.LogRecord], str]) -> None:
         super().__init__(library)
         self._content = content
-        self._warnings: dict[tuple[str, str], _EqualWarnings] = {}  # those shown longest ago first
+        self._warnings: dict[tuple[str, str], _EqualWarnings] = {}  # those shown longest ago come first
         self._loggers: set[str] = set()  # the loggers of the warnings, and perhaps others
         self._lock = Lock()
 

@@ -13,7 +13,7 @@ _STATM = Path("/proc/self/statm")
 def resident_bytes() -> int:
     """This process's resident memory, or its peak if the system has no /proc.
 
-    Not the peak where both are known: on Linux a process that was started by a large one begins with that one's peak.
+    Not the peak if both are known: on Linux a process that was started by a large one begins with that one's peak.
     """
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -27,7 +27,8 @@ class Next(NamedTuple):
 def next_start(
     code: int, lived_s: float, crashes: int, ever_ran: bool, spread: float, in_order: Collection[int] = (OK,)
 ) -> Next:
-    """Returns what follows after an exit with `code`. `spread`: random, from 0 to 1. `in_order`: exit codes that are no crash."""
+    """Returns what follows after an exit with `code`. `spread`: random, from 0 to 1. `in_order`: exit codes that do not count as
+    crashes."""
     if code == USAGE and not ever_ran:
         return Next(None, crashes)
     if code in in_order and lived_s >= _SHORTEST_LIFE_S:

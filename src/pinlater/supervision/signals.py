@@ -28,9 +28,9 @@ def handled(handlers: Mapping[signal.Signals, Callable[[], object]]) -> Iterator
 def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     """Sends a signal, or does nothing if the process has ended.
 
-    `Process.send_signal` first asks the system whether the process has ended, and thereby takes the exit code that the event loop waits
-    for: the loop then warns of an unknown child process and reports 255. Weakness: between the end of the process and the loop's notice of
-    it, the signal could go to a new process with the same id.
+    `Process.send_signal` first asks the system whether the process has ended, and thereby takes the exit code for which the event loop
+    waits: then the loop warns about an unknown child process and reports 255. Weakness: between the end of the process and the loop's
+    notice of it, the signal could go to a new process with the same id.
     """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):

@@ -28,7 +28,7 @@ def end_process_one_at_sigterm() -> None:
 
 
 class _Remembering:
-    """A handler that does nothing, as the kernel does for process 1, but knows whether a signal came."""
+    """A handler that does nothing, like the kernel for process 1, but records whether a signal came."""
 
     came = False
 
@@ -39,10 +39,10 @@ class _Remembering:
 def remember_sigterm() -> None:
     """If this is process 1 of a container, a SIGTERM without a handler does nothing, as before, but `stopped_by` will know of it.
 
-    For programs that may run a worker later; those that never do must not notice.
+    For programs that may run a worker later; for those that never do it must have no effect.
     """
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        with contextlib.suppress(ValueError):  # another thread may not set handlers
+        with contextlib.suppress(ValueError):  # another thread must not set handlers
             signal.signal(signal.SIGTERM, _Remembering())
             os.register_at_fork(after_in_child=_forget_sigterm)
 
@@ -56,7 +56,7 @@ def _forget_sigterm() -> None:
 def stopped_by(stop: Callable[[], object]) -> Iterator[None]:
     """Makes these signals call `stop` during the block, until other handlers replace these; afterwards they do what they did before.
 
-    So does one that came after `remember_sigterm`.
+    A signal that came after `remember_sigterm` calls it, too.
     """
     before = {number: signal.signal(number, lambda number, frame: stop()) for number in STOP_SIGNALS}
     if any(isinstance(handler, _Remembering) and handler.came for handler in before.values()):

@@ -1,7 +1,7 @@
-"""A client's connection that stays in the process: frames go to an in-process service and come back, through the real codec.
+"""A client's connection that stays in the process: frames go to an in-process service and back, through the real codec.
 
-Calls made over it are not kept in order, which no client relies on. Weakness: a dequeue that is given up in the very moment in which
-its answer is ready keeps its claims until they time out, as one over TCP does.
+Calls over it may be reordered; no client relies on their order. Weakness: a dequeue that is given up at the moment when its answer is
+ready keeps its claims until they time out, as over TCP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
 class _Caller:
-    """What the service's side knows of a call's caller: see `server.thrift.answering.Recipient`."""
+    """The service's view of a call's caller: see `server.thrift.answering.Recipient`."""
 
     def __init__(self) -> None:
         self.gone = False
@@ -100,7 +100,7 @@ class InProcessLink:
         self._usable = False
 
     def hang_up(self) -> None:
-        """Does what `abort` does. Answers that are there already are delivered, and the service takes back the rest."""
+        """Does the same as `abort`. Answers that already exist are delivered, and the service takes back the rest."""
         self.abort()
 
     def abort(self) -> None:
@@ -110,12 +110,12 @@ class InProcessLink:
             answering.cancel()
 
     async def close(self) -> None:
-        """Does what `abort` does."""
+        """Does the same as `abort`."""
         self.abort()
 
 
 class Connector:
-    """Makes links; what a client takes as `connect`."""
+    """Makes links; a client takes it as `connect`."""
 
     def __init__(self, server: MemoryServer, thread: LoopThread, clock: Clock) -> None:
         self._server = server

@@ -1,8 +1,8 @@
-"""The event loop on which an in-process service lives: in a thread of its own, by a clock that a test turns.
+"""The event loop on which an in-process service lives: in a thread of its own, with a clock that a test moves.
 
-A thread of its own, because a service must answer plain code, which blocks, as well as coroutines on the test's loop. A timer there
-goes off when the clock has been turned far enough, never because real time passes; so a long poll waits until a job comes or the
-test lets its time go by.
+A thread of its own, because a service must answer plain code, which blocks, as well as coroutines on the test's loop. A timer there fires
+when the clock has moved far enough, never because real time passes; so a long poll waits until a job comes or the test moves the clock
+past its time.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pinlater.domain.clock import Clock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-# So long a piece of the service's own work may take in real time; longer means that it hangs.
+# How long a piece of the service's own work may take in real time; longer means that it hangs.
 _HANGS_S = 30.0
 _HALF_A_MS = 0.0005
 
 
 class TurnedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is a clock's. Weakness: with a timer set it wakes now and then to look at that clock in vain."""
+    """An event loop whose time is a clock's. Weakness: while a timer is set, it wakes periodically to check that clock in vain."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._time = clock.monotonic
         self.slow_callback_duration = (
             math.inf
-        )  # in asyncio's debug mode a clock turned meanwhile would look like a slow callback
+        )  # in asyncio's debug mode, moving the clock meanwhile would look like a slow callback
 
     def time(self) -> float:
         return self._time()
@@ -40,7 +40,7 @@ class TurnedLoop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """A timer goes off once its time has come, and the clock's millisecond is where it comes: a float is not always so exact."""
+        """A timer fires once its time has come, and the clock's millisecond decides that: a float is not always so exact."""
         return super().call_at(when - _HALF_A_MS, callback, *args, context=context)
 
 
@@ -76,7 +76,7 @@ class LoopThread:
         return self.submit(make).result(_HANGS_S)
 
     def stop(self) -> None:
-        """Cancels what is under way and ends the thread. May be called twice."""
+        """Cancels the coroutines under way and ends the thread. May be called twice."""
         if self._stopped:
             return
         self._stopped = True

@@ -22,7 +22,7 @@ class EnqueuedJob(NamedTuple):
 
 
 class EnqueuedJobs:
-    """Jobs in the order in which they were stored. Those that were there already under their unique key, and resends, are left out."""
+    """Jobs in the order in which they were stored. Jobs that already existed under their unique key, and resends, are left out."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class EnqueuedJobs:
         self._stored.clear()
 
     async def enqueue_jobs(self, service: Service, call: Any) -> Any:
-        """The handler of `enqueueJobs`; keeps what it stores."""
+        """The handler of `enqueueJobs`; records the jobs that it stores."""
         answer = await METHODS["enqueueJobs"].handle(service, call)
         queue, jobs = call.request.queue, map(_as_described, call.request.jobs)
         existing = frozenset(answer.existing or ())

@@ -44,8 +44,8 @@ class EnqueuedCall(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One attempt that a worker made. `error` is the task's exception if there is one; `error_type` and `error_text` are what
-    the server keeps of it."""
+    """One attempt that a worker made. `error` is the task's exception if there is one; `error_type` and `error_text` are the server's
+    record of it."""
 
     task: str
     descriptor: str
@@ -62,7 +62,7 @@ class Ran(NamedTuple):
 
 
 def call_of(task: Task[..., Any], stored: EnqueuedJob) -> EnqueuedCall | None:
-    """The call, or None if the job is another task's. Raises what the task's codec raises."""
+    """The call, or None if the job is another task's. Raises the errors of the task's codec."""
     job = stored.job
     opened = envelope.opened(job.body, job.headers or {})
     if stored.queue != task.queue or opened.task != task.name:

@@ -1,7 +1,7 @@
 """A server on the store in memory without listeners: the parts of a server in production, from request frames inward.
 
-A frame goes through the real decoding, operations, dispatcher and store, and its answer through the real encoding, so what a test
-sees here is what a server does. Belongs to the loop that it was opened on.
+A frame goes through the real decoding, operations, dispatcher and store, and its answer through the real encoding, so a test sees here
+what a server does. Belongs to the loop that it was opened on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MemoryServer:
         methods: Mapping[str, ServedMethod] = METHODS,
     ) -> None:
         self._clock = clock
-        # A clock that a test advances looks like a server that stood still.
+        # A clock that a test moves looks like a server that stood still.
         thrift = ThriftSettings(
             port=PORT,
             max_frame_bytes=jobs.max_frame_bytes,
@@ -57,7 +57,7 @@ class MemoryServer:
         self.answering = Answering(core.service, self._settings.thrift, core.metrics, self._clock, self._methods)
 
     async def sweep(self) -> None:
-        """Does the periodic work of a server: claims time out, jobs expire or become due, old finished ones go."""
+        """Does the periodic work of a server: claims time out, jobs expire or become due, old finished ones are deleted."""
         sweeps = self._core.sweeps
         for sweep in (sweeps.time_out_claims, sweeps.expire_jobs, sweeps.advance_due, sweeps.collect_garbage):
             while await sweep() is not None:

@@ -1,4 +1,4 @@
-"""The clock of an in-process service: it stands still until the test turns it."""
+"""The clock of an in-process service: it stands still until the test moves it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ STARTS_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class TurnedClock(ManualClock):
-    """Time continues when the test says so: `clock.advance(hours=1)`. What the service does by the clock has then been done.
+    """Time continues when the test calls for it: `clock.advance(hours=1)`. Afterwards the service has done everything that is due by the
+    clock.
 
     `turned` is called each time, before `advance` returns.
     """
@@ -37,7 +38,7 @@ class TurnedClock(ManualClock):
         hours: float = 0,
         days: float = 0,
     ) -> int:
-        """Moves the clock forward; returns the new time in milliseconds. The moments between are left out.
+        """Moves the clock forward; returns the new time in milliseconds. It skips the moments in between.
 
         `duration` is seconds, a timedelta or text such as `5m`; the sum of all arguments counts. Raises TypeError or ValueError.
         """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 
 class JobFailed(Exception):
-    """A job failed without an exception at hand: its time was over, or it ran in a process. The text holds what is known."""
+    """A job failed without an exception in this process: its time was over, or it ran in another process. The text contains what is
+    known."""
 
 
 class RealServerReached(Exception):
-    """A test was about to connect to a server that is not its own. Raised by the pytest plugin."""
+    """A test was about to connect to a server that does not belong to the test run. Raised by the pytest plugin."""
 
 
 class NeverIdle(Exception):
-    """The bound of jobs was run and still one is due; most likely one that enqueues itself again."""
+    """The maximum number of jobs was run and another one is still due; most likely one that enqueues itself again."""

@@ -1,4 +1,4 @@
-"""A PinLater service inside the test's process: real rules, no sockets, a clock that the test turns.
+"""A PinLater service inside the test's process: real rules, no sockets, a clock that the test moves.
 
     with InProcessService() as service, service.serving(worker):
         send.enqueue("a@example.org")                # any code that enqueues
@@ -7,7 +7,7 @@
         service.clock.advance(hours=1)               # delays, retries, expiry, claims, cron
 
 It consists of the server's own operations on the store in memory, behind the real codec; only listeners and sockets are missing.
-Weakness: a clock that is turned skips the moments in between; `run_for` stops at those at which something is due.
+Weakness: moving the clock skips the moments in between; `run_for` stops at those at which something is due.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class _CronTimes(NamedTuple):
 class InProcessService:
     """A service that starts empty. Use as `with InProcessService() as service:`, or `close` it.
 
-    `clock` begins at `now` and stands still until it is turned. `client` is a synchronous client, for the test and for code under test.
-    `settings` are a server's settings of jobs, and `admin_password` is what `delete_queue` asks for. Everything here may be used from
+    `clock` begins at `now` and stands still until it is moved. `client` is a synchronous client, for the test and for code under test.
+    `settings` are a server's settings of jobs, and `admin_password` is the one that `delete_queue` needs. Everything here may be used from
     plain code and from coroutines, of any thread.
     """
 
@@ -154,13 +154,13 @@ class InProcessService:
     ) -> list[Ran]:
         """Runs all due jobs, and the due jobs that these enqueue, on this event loop; returns the attempts in the order of their ends.
 
-        `workers` run them, or else the workers of `serving`. One job at a time unless `concurrency` says more. Later jobs wait until
-        the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
-        as if the worker had been there; more than ten thousand firings of one are a ValueError. The other queues' entries count as
-        missed up to now: they make what their `missed` says when they run next. Tasks that ask for a process run in
-        a thread, where they see what the test has put in place, unless `processes` says so. The first error of a task is raised when
-        all is done, except for `raise_errors=False`; `failures` has them all. `Retry` and `Snooze` are planned and are not raised; `Reject`
-        is. Raises `NeverIdle` after `jobs_max` attempts.
+        `workers` run them, or else the workers of `serving`. One job at a time unless `concurrency` says more. Later jobs wait until the
+        clock is moved. Cron entries of `queues` fire for the time since these last ran (at first: since the service began), as if the
+        worker had been there; more than ten thousand firings of one are a ValueError. The other queues' entries count as missed up to
+        now: when they run next, they fire according to their `missed`. Tasks that ask for a process run in a thread, where they see the
+        test's patches, unless `processes` is given. The first error of a task is raised when all is done, except for
+        `raise_errors=False`; `failures` has them all. `Retry` and `Snooze` are planned and are not raised; `Reject` is. Raises
+        `NeverIdle` after `jobs_max` attempts.
         """
         workers = self._at_work(workers)
         _check_queues(queues, workers)
@@ -188,7 +188,7 @@ class InProcessService:
         self._leave_out(worker, run.queues)
 
     def _leave_out(self, worker: Worker, queues: Sequence[str] | None) -> None:
-        """The firings of its other queues than `queues` were missed up to now."""
+        """Up to now, the firings of the worker's queues that are not in `queues` count as missed."""
         times = self._cron_times.setdefault(worker, {})
         for queue in set(worker.queues).difference(_chosen(worker, queues)):
             known = times.get(queue, _CronTimes(self._started_at))
@@ -223,10 +223,10 @@ class InProcessService:
         processes: bool = False,
         jobs_max: int = 10_000,
     ) -> list[Ran]:
-        """Turns the clock forward by that much, step by step: at each moment at which something is due, `workers` (or else those of
+        """Moves the clock forward by that much, step by step: at each moment at which something is due, `workers` (or else those of
         `serving`) run until idle.
 
-        The other arguments are those of `run_until_idle`; `jobs_max` holds for all attempts together. Jobs of other queues than `queues`
+        The other arguments are those of `run_until_idle`; `jobs_max` applies to all attempts together. Jobs of other queues than `queues`
         wait, and their cron entries count as missed. An error that is raised leaves the clock where it happened.
         """
         workers = self._at_work(workers)
@@ -256,12 +256,12 @@ class InProcessService:
         return ran
 
     def _next_moment(self, workers: Sequence[Worker], queues: Sequence[str] | None, end: datetime) -> datetime | None:
-        """The next one, up to `end`, at which a job becomes due, a claim times out or a cron entry fires; in `queues`, if given."""
+        """The next moment, up to `end`, at which a job becomes due, a claim times out or a cron entry fires; in `queues`, if given."""
         now = self.clock.now
         moments = [worker.next_cron(now, queues=queues) for worker in workers]
         for queue in {queue for worker in workers for queue in _chosen(worker, queues)}:
             due = [job.run_after_ms for job in self._scan(queue, JobState.PENDING, future=True)]
-            # A claim holds up to its deadline and is over after it.
+            # A claim is valid up to its deadline and is over after it.
             claims = [(job.claim_deadline_ms or 0) + 1 for job in self._scan(queue, JobState.IN_PROGRESS)]
             moments += [datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in due + claims if at_ms is not None]
         return min((moment for moment in moments if moment is not None and now < moment <= end), default=None)
@@ -281,15 +281,16 @@ class InProcessService:
         return [one for one in self._ran if one.failed]
 
     def enqueued(self, task: Task[P, Any]) -> list[EnqueuedCall]:
-        """The calls of this task that were ever enqueued here, in order, also those that have been run.
+        """The calls of this task that were ever enqueued here, in order, including those that have been run.
 
-        Jobs that were there already under their unique key are left out.
+        Jobs that already existed under their unique key are left out.
         """
         called = [call_of(task, stored) for stored in self._record.stored]
         return [call for call in called if call is not None]
 
     def assert_enqueued(self, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> EnqueuedCall:
-        """Returns the last enqueued call of this task with these arguments. Raises AssertionError, which says what was enqueued instead."""
+        """Returns the last enqueued call of this task with these arguments. Raises AssertionError, which names the calls that were
+        enqueued instead."""
         expected = task.job(*args, **kwargs)
         content_type = (expected.headers or {}).get(envelope.CONTENT_TYPE_HEADER, "")
         arguments = arguments_of(task, expected.body, content_type)
@@ -354,7 +355,7 @@ def _raise_first(failures: Sequence[Ran]) -> None:
     first = failures[0]
     more = f"; {len(failures) - 1} more attempts failed, see `failures`" if len(failures) > 1 else ""
     note = f"attempt {first.attempt} of task {first.task!r}, job {first.descriptor}{more}"
-    if not isinstance(first.error, Exception):  # nothing that a test could catch without harm, or in another process
+    if not isinstance(first.error, Exception):  # not for a test to catch, or raised in another process
         raise JobFailed(f"{first.error_type}: {first.error_text} ({note})") from first.error
     first.error.add_note(note)
     raise first.error

@@ -1,10 +1,10 @@
-"""Fixtures for pytest. Ask for them by one line in the top `conftest.py`: `pytest_plugins = ["pinlater.testing.plugin"]`.
+"""Fixtures for pytest. Request them by one line in the top `conftest.py`: `pytest_plugins = ["pinlater.testing.plugin"]`.
 
-They are not an entry point: PinLater is installed where it runs in production, and pytest would then load this module, and rewrite
-every module of PinLater, in each run of any tests.
+They are not an entry point: PinLater is installed where it runs in production, and pytest would then load this module, and rewrite every
+module of PinLater, in each run of any tests.
 
-While it is loaded, clients connect to an `InProcessService` or a `RealServer` of the test run, and to no other server: a test that forgot
-to redirect its worker would else enqueue in production. A test marked `pinlater_real_server` may connect to any.
+While it is loaded, clients connect to an `InProcessService` or a `RealServer` of the test run, and to no other server: otherwise, a test
+that forgot to redirect its worker would enqueue in production. A test marked `pinlater_real_server` may connect to any.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARKER = "pinlater_real_server"
 
 
 class ConnectionGuard:
-    """Refuses connections to servers that are not the test run's own, except for tests with the marker."""
+    """Refuses connections to servers that do not belong to the test run, except for tests with the marker."""
 
     def __init__(self) -> None:
         self._marked = False
@@ -75,7 +75,7 @@ def pinlater_clock(pinlater_service: InProcessService) -> TurnedClock:
 def pinlater_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """A real server on SQLite in a temporary folder, one for the whole session, since it takes about a second to start.
 
-    Tests share it, so each should use queues of its own. One that kills the server starts it again, or makes a `RealServer` for itself.
+    Tests share it, so each should use queues of its own. A test that kills the server starts it again, or makes a `RealServer` for itself.
     """
     with RealServer(tmp_path_factory.mktemp("pinlater")) as server:
         yield server

@@ -1,6 +1,6 @@
 """The real server, `pinlater serve` on a SQLite file or another store, in a process of its own that ends with the test's.
 
-Needs the extra `server`. Can be killed and started again on the same file and port, to see what that does to one's own code.
+Needs the extra `server`. A test can kill it and start it again on the same file and port, to see the effect on its own code.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ _LINES_KEPT = 20
 
 
 class ServerDidNotStart(Exception):
-    """The server did not start. The text has its output."""
+    """The server did not start. The error text contains its output."""
 
 
 class _HeldPort:
-    """A port of this machine, kept from other programs until `release`, also while the server that has it is down: a connection of another
-    program could be given it meanwhile. Linux lets a second socket of a port listen if the first does not; elsewhere, the number is 0."""
+    """A port of this machine, reserved against other programs until `release`, even while the server that has it is down: a connection of
+    another program could otherwise get it meanwhile. Linux lets a second socket of a port listen if the first one does not; on other
+    systems the port number is 0."""
 
     def __init__(self) -> None:
         holder = socket.socket()
@@ -45,8 +46,8 @@ class _HeldPort:
 class RealServer:
     """A server with its file in `folder`. Use as `with RealServer(folder) as server: ... server.address`.
 
-    `options`: more of the command line, as `("--set", "thrift.idle_timeout_s=1")`. `store`: one that is not that file, in the words
-    of `--store`.
+    `options`: further command line options, such as `("--set", "thrift.idle_timeout_s=1")`. `store`: another store than that file, in the
+    syntax of `--store`.
     """
 
     _running: ClassVar[WeakSet[RealServer]] = WeakSet()
@@ -107,7 +108,7 @@ class RealServer:
         return self
 
     def _read(self, log: IO[str], started: Future[bool]) -> None:
-        """Reads on to the end, or the server would block on a full log pipe. `started`: whether it became ready before that."""
+        """Continues reading to the end, or the server would block on a full log pipe. `started`: whether it became ready before that."""
         with log:
             for line in log:
                 self._said.append(line.rstrip())
@@ -120,15 +121,15 @@ class RealServer:
             started.set_result(False)
 
     def reload(self) -> None:
-        """Makes the server read its files now (SIGHUP). Its log has the result."""
+        """Makes the server reread its files now (SIGHUP). Its log has the result."""
         os.kill(self.process_id, signal.SIGHUP)
 
     def stop(self) -> None:
-        """Stops the server in order: it finishes what is under way."""
+        """Stops the server in order: it finishes the calls under way."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kills it on the spot (SIGKILL)."""
+        """Kills it at once (SIGKILL)."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:

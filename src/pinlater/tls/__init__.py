@@ -1,1 +1,1 @@
-"""TLS for the connections of client, servers and console. Knows nothing of PinLater's messages."""
+"""TLS for the connections of client, servers and console. It knows nothing about PinLater's messages."""

@@ -1,7 +1,7 @@
-"""The certificate of a listener, from its files: checked before it is used, and read again when the files change.
+"""The certificate of a listener, from its files: checked before it is used, and reread when the files change.
 
 A check is a handshake in memory. It proves that key and certificate belong together and that a client which trusts the certificate
-accepts it, and tells the names and the dates in it.
+accepts it, and returns the names and the dates in it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pinlater.tls.trust import CertificateBroken, naming, no_passphrase, trustin
 logger = logging.getLogger(__name__)
 
 _FILE_BYTES_MAX = 2**20
-_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME: the dates are compared here, to say them in the error
+_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME: the dates are compared here, to name them in the error
 _WARN_BEFORE_S = 14 * 86_400.0
 _WARN_EVERY_S = 86_400.0
 
 
 class Certificate(NamedTuple):
-    """A certificate that is good to use. `context` asks for a client's certificate as the settings say, `lenient_context` takes a client
-    without one, too. `digest`: SHA-256 of the certificate. `names`: that clients may call the server by."""
+    """A certificate that is valid. `context` requests a client's certificate according to the settings, `lenient_context` also
+    accepts a client without one. `digest`: SHA-256 of the certificate. `names`: the names by which clients may call the server."""
 
     context: ssl.SSLContext
     lenient_context: ssl.SSLContext
@@ -38,7 +38,7 @@ class Certificate(NamedTuple):
 
 
 def load_certificate(settings: TlsSettings, now_s: float) -> Certificate:
-    """The certificate as its files are now. Raises CertificateBroken."""
+    """The certificate in its files now. Raises CertificateBroken."""
     certificate = settings.certificate_file
     if certificate is None:
         raise CertificateBroken("tls.certificate_file is not set")
@@ -103,8 +103,8 @@ def _tried(context: ssl.SSLContext, certificate: Path) -> tuple[bytes, Mapping[s
 
 
 class CertificateSource:
-    """The certificate in force. `now_s`: the time since the epoch. Raises CertificateBroken if the files are not good at the start; later
-    the last good certificate stays."""
+    """The certificate in force. `now_s`: the time since the epoch. Raises CertificateBroken if the files are invalid at the start; later
+    the last valid certificate stays."""
 
     def __init__(self, settings: TlsSettings, now_s: Callable[[], float]) -> None:
         self.settings = settings
@@ -115,7 +115,7 @@ class CertificateSource:
         self._warn_at_s = -math.inf
 
     def refresh(self) -> bool:
-        """Looks at the files again. Returns whether there is another certificate. Never raises."""
+        """Rereads the files. Returns whether the certificate has changed. Never raises."""
         try:
             seen = _contents(self.settings)
             if seen == self._seen and self.last_error is None:
@@ -147,7 +147,7 @@ class CertificateSource:
 
 
 def _contents(settings: TlsSettings) -> list[bytes]:
-    """Returns what is in the files, as digests: no key stays in memory for this. Raises CertificateBroken."""
+    """Returns the contents of the files as digests: no key stays in memory for this. Raises CertificateBroken."""
     files = (settings.certificate_file, settings.key_file, settings.client_ca_file)
     return [hashlib.sha256(_content(path)).digest() for path in files if path is not None]
 

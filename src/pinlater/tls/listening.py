@@ -1,4 +1,4 @@
-"""TLS on a port of ours: which certificate it shows, and what is logged and counted of handshakes that fail."""
+"""TLS on a port of ours: which certificate it shows, and what is logged and counted for handshakes that fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pinlater.tls.reasons import why_no_tls_client
 
 logger = logging.getLogger(__name__)
 
-# What a client is told that speaks HTTP to a port with HTTPS.
+# The answer for a client that speaks HTTP to a port with HTTPS.
 HTTPS_WANTED = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
     b"This port speaks HTTPS only\n"
@@ -28,7 +28,7 @@ def listening_side(
     plain_is_cut_short: Callable[[bytes], bool] = lambda _: False,
 ) -> ListeningSide:
     """Makes the side of a listener. `port`: which one, for the log; `count` is called with a name for each handshake that failed.
-    `lenient`: clients without a certificate are let in, whatever the settings say. `plain_answer`, `plain_is_cut_short`: as of
+    `lenient`: clients without a certificate are accepted, whatever the settings are. `plain_answer`, `plain_is_cut_short`: see
     `ListeningSide`."""
 
     def failed(error: Exception, peer: object) -> None:

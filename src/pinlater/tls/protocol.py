@@ -1,10 +1,10 @@
 """TLS between a protocol and its transport, on any event loop.
 
-The event loops have TLS of their own, which this does not use, for what it must do otherwise: a connection belongs to its protocol from its
-first moment, so that handshakes count against the bounds of connections; `get_write_buffer_size` counts all that the kernel has not taken,
-so that an answer is known to be delivered or not (the loops' own leaves out what is encrypted, and says 0 with 50 MB unsent); one side may
-end its direction and continue reading; each connection takes the certificate that is in force when it comes; and a listener sees the first
-bytes of a client that speaks no TLS.
+This does not use the event loops' own TLS, because its requirements differ: a connection belongs to its protocol from its first moment,
+so that handshakes count against the bounds of connections; `get_write_buffer_size` counts all bytes that the kernel has not accepted, so
+that an answer is known to be delivered or not (the loops' own omits encrypted bytes, and returns 0 with 50 MB unsent); one side may end
+its direction and continue reading; each connection uses the certificate that is in force when it arrives; and a listener sees the first
+bytes of a client that does not speak TLS.
 
 Must never pass on a byte that was not decrypted, nor send one that was not encrypted, except `Listening.plain_answer`. Weakness: all
 encryption happens on the event loop; at most `_CHUNK_BYTES` at a time for a peer that reads slowly.
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 _CHUNK_BYTES = 256 * 1024
-_READ_BYTES = 16 * 1024  # the most that one record has
+_READ_BYTES = 16 * 1024  # the largest size of a record
 _HANDSHAKE_RECORD = 0x16  # the first byte of a client that speaks TLS
 HANDSHAKE_S = 10.0
 _LAST_WORDS_S = 1.0
@@ -35,9 +35,9 @@ class NotTls(ConnectionError):
 
 
 class ListeningSide(NamedTuple):
-    """TLS on the side that accepts the connection. `context`: to be asked for each connection. `failed`: called with why a handshake
-    failed, and the address of the peer. `plain_answer`: what a peer without TLS is sent before it is cut, from its first bytes;
-    `plain_is_cut_short`: whether it takes more of them."""
+    """TLS on the side that accepts the connection. `context`: called for each connection. `failed`: called with the reason why a
+    handshake failed, and the address of the peer. `plain_answer`: returns the answer for a peer without TLS, sent before the connection
+    is closed, from its first bytes; `plain_is_cut_short`: whether it needs more of them."""
 
     context: Callable[[], ssl.SSLContext]
     failed: Callable[[Exception, object], None]
@@ -47,17 +47,17 @@ class ListeningSide(NamedTuple):
 
 
 class ConnectingSide(NamedTuple):
-    """TLS on the side that connects. `server_name`: that the certificate must be for, as far as the context checks it."""
+    """TLS on the side that connects. `server_name`: the name for which the certificate must be, as far as the context checks it."""
 
     context: ssl.SSLContext
     server_name: str | None
 
 
 class TlsProtocol(asyncio.Transport, asyncio.Protocol):
-    """The protocol of the transport of the event loop, and the transport of `above`, for which it is as that of a plain connection.
+    """The protocol of the event loop's transport, and the transport of `above`, to which it looks like that of a plain connection.
 
-    On the listening side `above` gets its transport as soon as there is a connection, and on the connecting side when the handshake is
-    done, for which `wait_handshake` waits.
+    On the listening side `above` gets its transport as soon as there is a connection; on the connecting side when the handshake is done
+    (`wait_handshake`).
     """
 
     def __init__(self, above: asyncio.Protocol, side: ListeningSide | ConnectingSide) -> None:
@@ -66,7 +66,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         self._side = side
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls: ssl.SSLObject | None = None  # made when it is needed: a silent connection costs little
+        self._tls: ssl.SSLObject | None = None  # made on demand: a silent connection costs little
         self._below: asyncio.Transport | None = None
         self._is_open = False  # the handshake is done
         self._told_above = False
@@ -85,10 +85,10 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         self._error: Exception | None = None
 
     async def wait_handshake(self) -> None:
-        """Returns when the handshake is done. Raises OSError: why there is none, in the words of the library."""
+        """Returns when the handshake is done. Raises OSError with the reason of the library."""
         await asyncio.shield(self._handshaken)
 
-    # --- told by the transport below ----------------------------------------------------------------------------------------
+    # --- called by the transport below ----------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         below = self._below = cast("asyncio.Transport", transport)
         below.set_write_buffer_limits(high=0)
@@ -100,7 +100,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._closing or self._eof_told:
-            return  # after the peer's goodbye the library reads nothing more, and would keep it
+            return  # after the peer's close message the library reads nothing more, and would keep the data
         if self._tls is None:
             if self._plain or data[0] != _HANDSHAKE_RECORD:
                 self._found_plain(self._plain + data)
@@ -120,7 +120,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             self._fail(ConnectionResetError("the connection was closed during the TLS handshake"))
         else:
             self._read()
-        return True  # it is closed here, once all is encrypted and sent
+        return True  # it is closed here, once everything is encrypted and sent
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._below = None
@@ -154,7 +154,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             return
         try:
             self._tls = side.context.wrap_bio(*bios, server_hostname=side.server_name)
-        except ValueError as error:  # a name that can be no server's
+        except ValueError as error:  # a name that no server can have
             self._fail(OSError(f"{side.server_name!r} is no name of a server: {error}"))
             return
         self._handshake()
@@ -168,7 +168,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             self._send()
             return False
         except ssl.SSLError as error:
-            self._send()  # the alert that tells the peer why
+            self._send()  # the alert that tells the peer the reason
             self._fail(error)
             return False
         self._is_open = True
@@ -213,7 +213,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         if abort or self._below_full or self._below_ended:
             self._below.abort()
         else:
-            # What the peer has sent already is read for a moment: closing over it would reset the connection, and lose why.
+            # Input that the peer has already sent is read briefly: closing before that would reset the connection, and lose the reason.
             self._below.write_eof()
             self._deadline = self._loop.call_later(_LAST_WORDS_S, self._below.abort)
 
@@ -222,9 +222,9 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             self._deadline.cancel()
             self._deadline = None
 
-    # --- what comes ---------------------------------------------------------------------------------------------------------
+    # --- input --------------------------------------------------------------------------------------------------------------
     def _read(self) -> None:
-        """Passes on all that has come and can be decrypted, in one piece; then that nothing more comes, if that is so."""
+        """Passes on all bytes that have arrived and can be decrypted, in one piece; then the end of the stream, if it has arrived."""
         if not self._reading or self._closing or self._tls is None:
             return
         pieces: list[bytes] = []
@@ -242,7 +242,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             error = found
         if pieces:
             self._above.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        self._send()  # what the layer itself answers, such as to an update of keys
+        self._send()  # answers of the layer itself, such as to an update of keys
         if error is not None:
             self._error = error
             self.abort()
@@ -251,9 +251,9 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             if not self._above.eof_received():
                 self.close()
 
-    # --- what goes ----------------------------------------------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------------------------------------
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Encrypts and sends it, or keeps it until the kernel has taken what went before."""
+        """Encrypts and sends the data, or keeps it until the kernel has accepted the earlier data."""
         data = bytes(data)
         if not data or self._closing or self._eof_wanted:
             return
@@ -283,7 +283,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             self._below.write(self._outgoing.read())
 
     def _pump(self) -> None:
-        """Encrypts what waits, as far as the kernel takes it; ends the direction or the connection if that comes next."""
+        """Encrypts the waiting data, as far as the kernel accepts it; then ends the direction or the connection if that was requested."""
         while self._backlog and not self._below_full and self._below is not None:
             first = self._backlog[0]
             piece = first[:_CHUNK_BYTES]
@@ -307,7 +307,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             self._above.resume_writing()
 
     def get_write_buffer_size(self) -> int:
-        """Returns how much the kernel has not taken."""
+        """Returns how many bytes the kernel has not accepted."""
         return self._backlog_bytes + (0 if self._below is None else self._below.get_write_buffer_size())
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -330,7 +330,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         return self._closing
 
     def close(self) -> None:
-        """Closes it when all that was written is out."""
+        """Closes it when all written data is sent."""
         if self._closing:
             return
         self._closing = self._close_wanted = True
@@ -344,7 +344,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             self._goodbye_said = True
             with contextlib.suppress(
                 ssl.SSLError
-            ):  # it would wait for the peer's goodbye; this side's is in the buffer
+            ):  # it would wait for the peer's close message; this side's is in the buffer
                 self._tls.unwrap()
             self._send()
             if not self._close_wanted:
@@ -358,7 +358,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         if self._below is not None:
             self._below.abort()
 
-    # --- reading, or not ------------------------------------------------------------------------------------------------------
+    # --- pausing and resuming reading -----------------------------------------------------------------------------------------
     def is_reading(self) -> bool:
         return self._reading
 
@@ -369,7 +369,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Passes on what waits, in a turn of the event loop of its own."""
+        """Passes on the waiting data, in a turn of the event loop of its own."""
         if self._reading:
             return
         self._reading = True

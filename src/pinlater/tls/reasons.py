@@ -6,7 +6,7 @@ import ssl
 
 from pinlater.tls.protocol import NotTls
 
-# How the library says so depends on its version.
+# The wording of the library depends on its version.
 _CLOSED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _OTHER_NAME = frozenset({62, 64})
@@ -56,7 +56,7 @@ def why_no_tls_server(error: BaseException, name: str) -> str:
 
 
 def why_no_tls_client(error: BaseException) -> str:
-    """Returns why a listener has cut a connection before its handshake was done; the subject is the client."""
+    """Returns why a listener has closed a connection before its handshake was done; the subject is the client."""
     if isinstance(error, NotTls):
         return "it speaks no TLS"
     if isinstance(error, TimeoutError):

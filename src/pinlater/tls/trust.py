@@ -1,8 +1,8 @@
-"""How the certificate of a server is checked: once for clients, stores and the import, and alike on every Python.
+"""How the certificate of a server is checked: in the same way for clients, stores and the import, and on every Python.
 
 From 3.13 on, Python's default context is strict: it refuses authorities without a key usage, and certificates without an authority
-key identifier, as many internal authorities make them, and MySQL at its start. These fields do not say who is trusted,
-and a newer Python must not cut the connections of a running installation. So no context here is strict.
+key identifier, as many internal authorities make them, and MySQL at its start. These fields do not determine who is trusted, and a newer
+Python must not break the connections of a running installation. So no context here is strict.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNWANTED = ssl.VERIFY_X509_STRICT
 
 
 class CertificateBroken(OSError):
-    """Files that can't be used; the text names the file and says why."""
+    """Files that can't be used; the text names the file and the reason."""
 
 
 def trusting_context(ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext:
@@ -42,7 +42,7 @@ def trusting_context(ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def naming(*files: Path | None) -> Iterator[None]:
-    """Raises CertificateBroken for an OSError: the library's errors don't say which file they speak of."""
+    """Raises CertificateBroken for an OSError: the library's errors don't name the file."""
     try:
         yield
     except OSError as error:

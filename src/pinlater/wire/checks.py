@@ -1,9 +1,9 @@
-"""What the C codec does not look at: whether required fields came, and whether text was UTF-8.
+"""Checks that the C codec does not make: whether required fields are present, and whether text is UTF-8.
 
 Paths name fields as the IDL does.
-Both are built once for each struct from its spec, and run over each decoded call, so they are made of C-level loops if lists
-are long. The C codec puts U+FFFD in place of bytes that aren't UTF-8; finding one here is a suspicion, not a proof, because a
-text may hold that character itself. The caller then decodes again without UTF-8, and looks closely.
+Both are built once for each struct from its spec, and run over each decoded call, so they consist of C-level loops if lists are long. The
+C codec puts U+FFFD in place of bytes that aren't UTF-8; finding one here is a suspicion, not a proof, because a text may contain that
+character itself. Then the caller decodes again without UTF-8, and checks precisely.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ REPLACEMENT = "\ufffd"
 _KEY_SHOWN = 100  # characters of a map's key, in a path
 
 Children = Sequence[tuple[Callable[[Any], Any], Callable[[Any], bool]]]
-"""Fields that hold structs: how to read one, and the look at it."""
+"""Fields that hold structs: how to read one, and its check."""
 
 
 class Check(NamedTuple):
-    """What is looked at in a decoded struct.
+    """The checks of a decoded struct.
 
     `missing(value)`: whether a required field is None. `path_of_missing(value)`: the path of the first one, such as `request.jobs[1].body`.
     `suspicious(value)`: whether a text has a U+FFFD.
@@ -57,7 +57,7 @@ def _children(spec: Spec) -> Iterable[tuple[str, int, type[Any], Spec]]:
 def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
     """Builds the check that reads all required fields of a struct, and of the structs that it requires, in one go."""
     paths, others = _required_paths(cls, spec, "")
-    read_all = attrgetter(*paths, paths[0]) if paths else None  # one path alone would not be read as a tuple
+    read_all = attrgetter(*paths, paths[0]) if paths else None  # a single path would not be read as a tuple
     inner = tuple(others)
 
     def missing(value: Any) -> bool:
@@ -138,7 +138,7 @@ def _build_suspicious(spec: Spec) -> Callable[[Any], bool]:
 
 
 def _look_for(kind: int, argument: Any) -> Callable[[Any], bool] | None:
-    """Returns how to look for U+FFFD in a value of this type, or None if it holds no text."""
+    """Returns the check for U+FFFD in a value of this type, or None if it contains no text."""
     if kind == TType.STRING:
         return None if argument == "BINARY" else _has_replacement
     if kind == TType.STRUCT:
@@ -189,7 +189,7 @@ def path_not_utf8(value: Any, spec: Spec, original: Spec) -> str:
 
 
 def _place_not_utf8(value: Any, kind: int, meant: Any, argument: Any) -> str | None:
-    """Returns the place of a text that isn't UTF-8 in the value: '' for the value itself, or None if all texts are good."""
+    """Returns the place of a text that isn't UTF-8 in the value: '' for the value itself, or None if all texts are valid."""
     if kind == TType.STRING:
         return None if meant == "BINARY" or _is_utf8(value) else ""
     if kind == TType.STRUCT:
@@ -206,7 +206,7 @@ def _place_not_utf8(value: Any, kind: int, meant: Any, argument: Any) -> str | N
 
 
 def _placed(kind: int, value: Any) -> Iterable[tuple[str, Any]]:
-    """Yields the values that a field holds, each with its place: an index, a key, or nothing for a struct."""
+    """Yields the values of a field, each with its place: an index, a key, or nothing for a struct."""
     if kind == TType.STRUCT:
         yield "", value
     elif kind == TType.MAP:

@@ -1,8 +1,7 @@
 """Turns a frame into a call or a reply, and back. Bytes in, values out.
 
-The work is done by Apache thrift's C codec with its limits set. What it does not do is done here: message headers (strict and the
-old kind), missing required fields, text that isn't UTF-8, bytes left over at the end. Whatever is wrong comes out as `WireError`
-and as nothing else.
+The work is done by Apache thrift's C codec with its limits set. This module does the rest: message headers (strict and the old kind),
+missing required fields, text that isn't UTF-8, bytes left over at the end. All errors are `WireError`s.
 
 As in the original, a field whose type is not the declared one is skipped, like an unknown one; if it was required it is missing
 then, and the call is refused. Weakness: a wrongly typed *optional* field therefore goes unnoticed.
@@ -49,9 +48,9 @@ _encode = fastbinary.encode_binary
 _DECODE_ERRORS = (EOFError, TypeError, ValueError, OverflowError, MemoryError, RecursionError, TProtocolException)
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
 
-_make = tuple.__new__  # quicker than a class's own call
-_NAME_AT = 8  # in a strict header; its length stands before it, in four bytes
-_NAME_SHOWN_BYTES = 100  # of a method's name that isn't ours, in errors and in the log
+_make = tuple.__new__  # faster than calling the class
+_NAME_AT = 8  # in a strict header; its length precedes it, in four bytes
+_NAME_SHOWN_BYTES = 100  # characters of a method's name that isn't ours, in errors and in the log
 
 EMPTY_STRUCT = b"\0"  # the result of a method that returns nothing
 
@@ -80,7 +79,7 @@ class DecodedCall(NamedTuple):
 
 
 class ApplicationError(NamedTuple):
-    """A TApplicationException that came as the answer."""
+    """A TApplicationException that was received as the answer."""
 
     kind: int
     message: str
@@ -109,7 +108,7 @@ class _Source:
 
 
 class _Pieces(_Source):
-    """Gives out a message piece by piece. In between other threads get their turn, and the time that it took is looked at."""
+    """Returns a message piece by piece. In between other threads run, and the time that it took is checked."""
 
     __slots__ = ("_began_s", "_body", "_cpu_s_max", "_end", "_piece_bytes", "overdue")
 
@@ -120,11 +119,11 @@ class _Pieces(_Source):
     def begin(self, body: bytes) -> None:
         """Checks the message before the C codec asks for the first byte."""
         self._body, self._end, self._began_s = body, 0, time.thread_time()
-        self.overdue = False  # the C codec puts an error of its own in the place of some of ours
+        self.overdue = False  # the C codec replaces some of our errors by one of its own
         self._give(b"", 0)
 
     def end(self) -> int:
-        """Returns how many bytes were not asked for. The message is let go."""
+        """Returns how many bytes were not requested. The message is released."""
         left = len(self._body) - self._end + len(self.cstringio_buf.read())
         self._body, self.cstringio_buf = b"", BytesIO()
         return left
@@ -182,8 +181,8 @@ class _ReplyFields(NamedTuple):
 class Decoder:
     """Decodes frames within limits. One for each thread.
 
-    `piece_bytes`: after each piece of this many bytes other threads get their turn. A frame that takes more than `cpu_s_max`
-    seconds of CPU time is refused then.
+    `piece_bytes`: after each piece of this many bytes other threads run. A frame that takes more than `cpu_s_max` seconds of
+    CPU time is refused.
     """
 
     __slots__ = ("_pieces", "_protocol", "_source")
@@ -219,8 +218,8 @@ class Decoder:
         return Header(frame[start : end if start == 8 else end - 1], kind, _i32.unpack_from(frame, end)[0], end + 4)
 
     def call(self, frame: bytes) -> DecodedCall:
-        """Returns a call of one of our methods. Raises `WireError` otherwise; its `kind` says what to answer."""
-        try:  # as almost every client sends it: the strict header, with a name of one byte's length
+        """Returns a call of one of our methods. Raises `WireError` otherwise; its `kind` determines the answer."""
+        try:  # the form that almost every client sends: the strict header, with a name of one byte's length
             head = frame[: _NAME_AT + frame[_NAME_AT - 1]]
             method = METHODS_BY_CALL_HEAD[head]
             body_at = len(head) + 4
@@ -242,7 +241,7 @@ class Decoder:
         return _make(DecodedCall, (method, seqid, oneway, arguments))
 
     def _unusual(self, frame: bytes) -> tuple[Method, int, bool, int]:
-        """Returns the method, the sequence id, whether it is one-way, and where the arguments begin, by a closer look."""
+        """Returns the method, the sequence id, whether it is one-way, and where the arguments begin, after a closer check."""
         name, kind, seqid, body_at = self.header(frame)
         oneway = kind == TMessageType.ONEWAY
         method = METHODS.get(name)
@@ -269,7 +268,7 @@ class Decoder:
             raise WireError(f"Text that is not UTF-8 in {field}")
 
     def reply(self, frame: bytes) -> Reply:
-        """The answer to a call. `WireError` if it is none, or one that can't be decoded."""
+        """The answer to a call. `WireError` if it is not one, or can't be decoded."""
         name, kind, seqid, body_at = self.header(frame)
         shown = name.decode("utf-8", "replace")
         body = frame[body_at:]
@@ -329,10 +328,10 @@ def _any_call_head() -> re.Pattern[bytes]:
 
 
 def _rest_of_an_earlier_call(frame: bytes, method: Method, body_at: int) -> str:
-    """A sentence if a second call begins within the frame of a call that can't be decoded; else ''.
+    """A sentence if a second call begins within the frame of a call that can't be decoded; otherwise ''.
 
-    Most clients keep what they had written of a call when writing it fails, and put it before the next call, in one frame. Then a part of
-    the next call may pass for the rest of the first: only the check for bytes left over keeps such a call from being carried out.
+    Most clients keep the part of a call that they had written when writing it failed, and put it before the next call, in one frame. Then
+    a part of the next call may pass for the rest of the first: only the check for bytes left over prevents the execution of such a call.
     """
     if _any_call_head().search(frame, body_at) is None:
         return ""
@@ -343,7 +342,7 @@ def _rest_of_an_earlier_call(frame: bytes, method: Method, body_at: int) -> str:
 
 
 def _shown(name: bytes) -> str:
-    """Returns a name for people, as text, cut if it is long."""
+    """Returns a name for people, as text, truncated if it is long."""
     text = name[:_NAME_SHOWN_BYTES].decode("utf-8", "replace")
     return text if len(name) <= _NAME_SHOWN_BYTES else f"{text}…"
 
@@ -369,7 +368,7 @@ def encode_call(name: str, seqid: int, /, *values: object, **arguments: object) 
     """A framed call. Arguments by name, or in order with the context first. Structs are generated ones, or any objects with the same
     attributes.
 
-    Does what `_encode_struct` and `_frame` do, as `encode_reply`.
+    Does the same as `_encode_struct` and `_frame`, like `encode_reply`.
     """
     method = METHODS_BY_NAME[name]
     head = method.call_head
@@ -381,9 +380,9 @@ def encode_call(name: str, seqid: int, /, *values: object, **arguments: object) 
 
 
 def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
-    """Returns a framed reply with a result; `value` is not looked at if the method returns nothing.
+    """Returns a framed reply with a result; `value` is ignored if the method returns nothing.
 
-    Does what `_encode_struct` and `_frame` do, since nearly every answer is made here and two calls less are worth it.
+    Does the same as `_encode_struct` and `_frame`, since nearly every answer is made here and two calls fewer are worth it.
     """
     head = method.reply_head
     try:
@@ -394,11 +393,11 @@ def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
 
 
 def encode_reply_in_steps(method: Method, seqid: int, value: Any, items_a_step: int) -> Generator[None, None, bytes]:
-    """As `encode_reply`, of a long list or map, or of a struct that begins with a long list (`Method.list_field`): others may get their
-    turn after each yield.
+    """Like `encode_reply`, for a long list or map, or a struct that begins with a long list (`Method.list_field`): other tasks may run
+    after each yield.
 
-    A slice is encoded as the result that it would be alone; of that only the items are kept, between the heads before them (type and id
-    of each field, what the container holds, and how many) and what follows them.
+    A slice is encoded as if it were the whole result; only its items are kept, between the heads before them (type and id of each field,
+    what the container holds, and how many) and the bytes that follow them.
     """
     with_items: Callable[[Any], Any]
     if method.list_field:

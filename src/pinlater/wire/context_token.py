@@ -1,7 +1,7 @@
-"""The token of a call, from the beginning of its frame: a listener looks at it before it takes the rest of a long frame.
+"""The token of a call, from the beginning of its frame: a listener reads it before it accepts the rest of a long frame.
 
-Every input gives a string or None. Weakness: a caller that sends other fields than texts in its context, or more than fits into the
-beginning before its token, is not recognised; its frame is looked at when it is whole.
+Every input gives a string or None. Weakness: a caller that sends other fields than strings in its context, or more than fits into the
+beginning before its token, is not recognised; its frame is checked when it is complete.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _AUTH_TOKEN = 100
 
 
 def token_of_call(head: bytes, body_at: int) -> str | None:
-    """The token in a call's context: '' if it has none, None if the beginning doesn't tell. `body_at`: where the arguments begin."""
+    """The token in a call's context: '' if it has none, None if the beginning doesn't contain it. `body_at`: where the arguments begin."""
     try:
         if _FIELD.unpack_from(head, body_at) != _CONTEXT:
             return None

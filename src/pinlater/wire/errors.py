@@ -1,4 +1,4 @@
-"""The one error of the wire, and the kinds of Thrift's own exception that it may be answered with."""
+"""The one error of the wire, and the kinds of Thrift's own exception with which it may be answered."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ApplicationErrorKind(IntEnum):
 
 
 class WireError(Exception):
-    """Bytes that are no call or reply of ours.
+    """Bytes that are not a call or reply of ours.
 
-    If the message's header could be read, `name` and `seqid` say which call to answer, with a TApplicationException of `kind`,
-    and the connection stays open. If it could not (`name` is None) the start of the next message is unknown: the connection
-    has to be closed. `oneway`: the caller doesn't wait for an answer.
+    If the message's header could be read, `name` and `seqid` identify the call to answer, with a TApplicationException of `kind`, and the
+    connection stays open. If it could not (`name` is None) the start of the next message is unknown: the connection has to be closed.
+    `oneway`: the caller doesn't wait for an answer.
     """
 
     def __init__(

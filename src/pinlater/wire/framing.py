@@ -1,7 +1,7 @@
-"""Cuts a stream of bytes into frames: four bytes of length, then the message.
+"""Splits a stream of bytes into frames: four bytes of length, then the message.
 
-Knows no sockets. Sets nothing aside on the strength of a length alone, and copies each byte at most twice however the stream is
-cut. Must never let a length beyond the bound, or a negative one, pass: that stream has no next frame and is lost.
+Knows no sockets. Reserves no memory because of a length alone, and copies each byte at most twice however the stream is split. Must never
+accept a length beyond the bound, or a negative one: that stream has no next frame and is lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ read_length = Struct(">i").unpack_from
 
 
 class BadLength(WireError):
-    """A length that no frame can have. `received`: the bytes so far, from the length on, so that the sender can be told why."""
+    """A length that no frame can have. `received`: the bytes so far, from the length on, so that the error for the sender can depend on
+    them."""
 
     def __init__(self, message: str, received: bytes) -> None:
         super().__init__(message)
@@ -38,7 +39,8 @@ class FrameTooLong(BadLength):
 
 
 class FrameSplitter:
-    """One direction of one connection. `partial`: what is held of a frame that isn't whole yet; not to be changed from outside."""
+    """The frames of one direction of a connection. `partial`: the received bytes of an incomplete frame; code outside must not change
+    it."""
 
     __slots__ = ("_max_frame_bytes", "_skipping_bytes", "partial")
 
@@ -49,7 +51,7 @@ class FrameSplitter:
 
     @property
     def buffered(self) -> bytes:
-        """The bytes of a frame that isn't complete yet."""
+        """The bytes of an incomplete frame."""
         return bytes(self.partial)
 
     @property
@@ -59,11 +61,11 @@ class FrameSplitter:
         return size
 
     def head(self, head_bytes: int) -> bytes:
-        """The first bytes of the frame that isn't whole yet, without its length."""
+        """The first bytes of the incomplete frame, without its length."""
         return bytes(self.partial[LENGTH_BYTES : LENGTH_BYTES + head_bytes])
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that `data` completes, in order. Raises `WireError` (fatal) at a length that can't be.
+        """The frames that `data` completes, in order. Raises `WireError` (fatal) at an invalid length.
 
         Frames before the bad length, of this call, are lost with it; `take_while_good` keeps them.
         """
@@ -73,7 +75,7 @@ class FrameSplitter:
         return frames
 
     def take_while_good(self, data: bytes) -> tuple[list[bytes], WireError | None]:
-        """Does what `feed` does, but returns the complete frames before a bad length together with the error. Do not feed after an
+        """Does the same as `feed`, but returns the complete frames before a bad length together with the error. Do not feed it after an
         error.
         """
         if self._skipping_bytes:
@@ -96,9 +98,9 @@ class FrameSplitter:
         return frames, error
 
     def skip(self, head_bytes: int) -> bytes:
-        """Drops the frame that is not whole yet, with what is still to come of it; returns its first bytes.
+        """Drops the incomplete frame, including the rest that is still to arrive; returns its first bytes.
 
-        At least its length must have come (`LENGTH_BYTES` of `partial`).
+        At least its length must have arrived (`LENGTH_BYTES` of `partial`).
         """
         head = self.head(head_bytes)
         self._skipping_bytes = LENGTH_BYTES + self.partial_size - len(self.partial)
@@ -106,7 +108,7 @@ class FrameSplitter:
         return head
 
     def _wanted(self) -> int:
-        """Returns how many bytes it takes to continue: the whole first frame, or its length."""
+        """Returns how many bytes are needed to continue: the whole first frame, or its length."""
         partial = self.partial
         if len(partial) < LENGTH_BYTES:
             return LENGTH_BYTES

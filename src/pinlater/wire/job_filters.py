@@ -1,4 +1,5 @@
-"""Filters of jobs, and orders of bulk runs, as structs of the protocol, and back: for clients, and for servers, which keep orders."""
+"""Converts filters of jobs, and orders of bulk runs, to structs of the protocol and back: for clients, and for servers, which store
+orders."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _UNSET = JobFilter._field_defaults
 
 
 def wire_filter(chosen: JobFilter) -> structs.JobFilter:
-    """Returns the filter as a struct; what is not set is absent."""
+    """Returns the filter as a struct; fields that are not set are absent."""
     given = {name: value for name, value in chosen._asdict().items() if name not in _UNSET or value != _UNSET[name]}
     if chosen.tasks:
         given["tasks"] = sorted(chosen.tasks)
@@ -22,13 +23,13 @@ def wire_filter(chosen: JobFilter) -> structs.JobFilter:
 
 
 def filter_of(struct: structs.JobFilter) -> JobFilter:
-    """Returns the filter that a struct says. Raises `KeyError` for a number that is not a state."""
+    """Returns the filter from a struct. Raises `KeyError` for a number that is not a state."""
     given = {name: value for name in JobFilter._fields if (value := getattr(struct, name)) is not None}
     return JobFilter(**{**given, "state": _JOB_STATES[struct.state], "tasks": frozenset(struct.tasks or ())})
 
 
 def wire_order(order: BulkOrder) -> structs.BulkOrder:
-    """Returns the order as a struct; what chooses no job is absent."""
+    """Returns the order as a struct; conditions that are not set are absent."""
     return structs.BulkOrder(
         order.queue,
         _ACTION_NUMBERS[order.action],
@@ -43,7 +44,7 @@ def wire_order(order: BulkOrder) -> structs.BulkOrder:
 
 
 def order_of(order: structs.BulkOrder) -> BulkOrder:
-    """Returns the order that a struct says. Raises `KeyError` for a number that names nothing."""
+    """Returns the order from a struct. Raises `KeyError` for an unknown number."""
     return BulkOrder(
         order.queue,
         _ACTIONS[order.action],

@@ -1,6 +1,6 @@
 """The methods of the service as the codec needs them, made once from the generated structs (`generated/structs.py`).
 
-A struct that comes in is decoded into its class; what goes out may be any object with the same attributes.
+A received struct is decoded into its class; a struct to send may be any object with the same attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STRICT_VERSION = 0x8001
 
 
 class Shape(NamedTuple):
-    """A struct to encode or decode: its class, and the pair of class and spec that the C codec asks for."""
+    """A struct to encode or decode: its class, and the pair of class and spec that the C codec expects."""
 
     cls: type[Any]
     spec: Spec
@@ -32,7 +32,7 @@ class Shape(NamedTuple):
 
 
 class Method:
-    """All that is known of one method. What only servers need is made with the first call."""
+    """Everything that is known about one method. Data that only servers need is made with the first call."""
 
     def __init__(self, name: str) -> None:
         arguments: type[Any] = getattr(structs, f"{name}_args")
@@ -62,12 +62,12 @@ class Method:
 
     @cached_property
     def check_arguments(self) -> Check:
-        """What is looked at in a call."""
+        """The checks of a call."""
         return build_check(self.arguments.cls, self.arguments.spec)
 
     @cached_property
     def check_result(self) -> Check:
-        """What is looked at in an answer."""
+        """The checks of an answer."""
         return build_check(_ReceivedResult, self.result.spec)
 
     @cached_property
@@ -80,7 +80,7 @@ class Method:
 
     @cached_property
     def list_field(self) -> str:
-        """The first field of the struct that it returns, if that is a list of structs; else ''."""
+        """The first field of the struct that it returns, if that is a list of structs; otherwise ''."""
         success = self.result.spec[0]
         if success is None or success[1] != TType.STRUCT:
             return ""

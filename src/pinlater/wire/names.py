@@ -24,7 +24,7 @@ OTHER_CLASSES: Mapping[str, str] = {
     "PinLaterScanJobsRequest": "ScanRequest",
     "PinLaterScanJobsResponse": "Scanned",
 }
-# The IDL's word, where ours is another word and no other spelling.
+# The IDL's word, if ours is another word and not only another spelling.
 OTHER_WORDS: Mapping[str, str] = {
     "appendCustomStatus": "append_status",
     "attemptsToAllow": "attempts",
@@ -67,6 +67,6 @@ def our_class(name: str) -> str:
 
 
 def our_name(word: str) -> str:
-    """Returns our name of a field. Times and spans are named by their unit."""
+    """Returns our name of a field. The names of times and durations contain their unit."""
     known = OTHER_WORDS.get(word)
     return known or _CAPITAL.sub("_", _TIME.sub("_ms", re.sub("Seconds$", "_s", word))).lower()

@@ -1,6 +1,6 @@
-"""Thrift calls in another transport or protocol than framed binary: how they are told apart, and how each is answered in its own manner.
+"""Thrift calls in another transport or protocol than framed binary: how they are recognised, and how each is answered in its own protocol.
 
-Some libraries have another default than the one that PinLater takes, and a client without an answer can't tell why. Only the head of a
+Some libraries have another default than the one that PinLater accepts, and a client without an answer can't tell why. Only the head of a
 call is read: its name and sequence id, for the answer. Weakness: a call that its transport has compressed is answered without its name.
 """
 
@@ -32,10 +32,10 @@ _BINARY_INSIDE, _COMPACT_INSIDE = 0, 2  # the protocol's number in the header tr
 
 
 class OtherCall(NamedTuple):
-    """The beginning of a call that came in another manner.
+    """The beginning of a call in another transport or protocol.
 
     `manner`: which one, in words that follow "a call".
-    `name`, `seqid`: None and 0 while too little of it has come.
+    `name`, `seqid`: None and 0 while too little of it has arrived.
     `encode`: makes the message of an exception from name, sequence id and text.
     `framed`: whether the length of the message goes before it.
     """
@@ -47,13 +47,14 @@ class OtherCall(NamedTuple):
     framed: bool
 
     def answer(self, text: str) -> bytes:
-        """A TApplicationException in the same manner."""
+        """A TApplicationException in the same protocol."""
         message = self.encode(self.name or b"", self.seqid, text)
         return len(message).to_bytes(_LENGTH_BYTES, "big") + message if self.framed else message
 
 
 def other_call(received: bytes) -> OtherCall | None:
-    """Returns what the first bytes of a stream begin, the length of a frame included if there is one, or None for everything else."""
+    """Returns the call that the first bytes of a stream begin, including the length of a frame if there is one, or None for everything
+    else."""
     found = _unframed(received)
     if found is None and len(received) > _LENGTH_BYTES:
         found = _framed(received[_LENGTH_BYTES:])

@@ -8,7 +8,7 @@ from pinlater.wire.other_protocols import HEAD_BYTES_MAX, OtherCall, other_call
 
 _LENGTH_BYTES = 4
 _STRICT_HEAD = b"\x80\x01\x00"  # behind the length; no HTTP request holds these bytes there
-_THRIFT_HEADS = (b"\0", b"\x80", b"\x82", b"[")  # of a frame, and of calls without; no HTTP request begins like these
+_THRIFT_HEADS = (b"\0", b"\x80", b"\x82", b"[")  # framed and unframed calls; no HTTP request begins so
 _TLS_HEAD = b"\x16\x03"  # a handshake record of any version; as the length of a frame it is beyond every bound
 _HTTP_HEADS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"PATC", b"DELE", b"OPTI")  # as lengths of frames beyond a gigabyte
 HTTP_PORT = "this is PinLater's HTTP port; Thrift has a port of its own (9010 by default)"
@@ -26,8 +26,8 @@ def begins_tls(received: bytes) -> bool:
 
 
 def other_manner(received: bytes) -> OtherCall | None:
-    """The Thrift call in another manner that these first bytes of a connection begin, or None for everything else. The length of a TLS
-    handshake may look like the beginning of a compact call."""
+    """The Thrift call in another transport or protocol that these first bytes of a connection begin, or None for everything else. The
+    length of a TLS handshake may look like the beginning of a compact call."""
     return None if begins_tls(received) else other_call(received)
 
 
@@ -59,8 +59,8 @@ def thrift_answer(received: bytes, text: str) -> bytes | None:
 
 
 def is_cut_short(received: bytes) -> bool:
-    """Returns whether these first bytes of a connection may begin a Thrift call of which too little has come to answer it by its name. Some
-    libraries send the length of a frame before the frame."""
+    """Returns whether these first bytes of a connection may begin a Thrift call, but too few of its bytes have arrived to answer it by
+    its name. Some libraries send the length of a frame before the frame."""
     if not received.startswith(_THRIFT_HEADS) or len(received) >= HEAD_BYTES_MAX:
         return False
     frame_bytes = int.from_bytes(received[:_LENGTH_BYTES], "big")

@@ -75,7 +75,7 @@ def audit(
 
 
 def _moment_ms(text: str | None, option: str) -> int | None:
-    """A time, or a span before now."""
+    """A time, or a duration before now."""
     if text is None or text == "now":
         return options.moment_ms(text, option)
     if text[-1:].isalpha():

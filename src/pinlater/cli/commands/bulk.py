@@ -1,4 +1,4 @@
-"""`pinlater bulk ...`: changes of many jobs that the servers carry out in the background."""
+"""`pinlater bulk ...`: changes of many jobs that the servers execute in the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pinlater client-tool`: the original's tool with its options and its output, for people's old scripts."""
+"""`pinlater client-tool`: the original's tool with its options and its output, for users' old scripts."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def console(
             raise typer.Exit(exits.REFUSED) from None
         other = " (--port chooses another port)" if error.errno == errno.EADDRINUSE else ""
         exits.fail(reason + other, exits.REFUSED)
-    if channel is None:  # else the server says so
+    if channel is None:  # otherwise the server reports it
         address = address_of(listener, tls=certificate is not None)
         _log.info("ready", extra={"address": address, "openapi": f"{address}/v1/openapi.json"})
     if not loopback:

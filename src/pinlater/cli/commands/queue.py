@@ -1,4 +1,4 @@
-"""`pinlater queue ...`: make, list, delete, pause and configure queues, and see how they are."""
+"""`pinlater queue ...`: make, list, delete, pause and configure queues, and show their state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Names = Annotated[
     list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
 ]
 _NO_QUEUES = "no queues"
-# Of `queue stats` on a narrow terminal.
+# Columns of `queue stats` on a narrow terminal.
 _SHORTER = {"in_progress": "claimed", "succeeded": "done", "failed/s": "fail/s", "waiting": "waits"}
 COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
 TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
@@ -114,7 +114,7 @@ async def _delete(client: AsyncClient, name: str, password: str) -> None:
 
 
 async def _can_delete(client: AsyncClient, name: str, *, needs_password: bool) -> bool:
-    """Whether there is such a queue, before the operator is asked for a password. Raises `PasswordInvalid` if one is needed and the server
+    """Whether the queue exists, before the operator is asked for a password. Raises `PasswordInvalid` if one is needed and the server
     has none, and `AccessDenied` if the token is not for the queue."""
     check_queue_name(name)
     names = None
@@ -122,7 +122,7 @@ async def _can_delete(client: AsyncClient, name: str, *, needs_password: bool) -
         names = await client.queue_names()
     if names is not None and name not in names:
         with contextlib.suppress(QueueNotFound, UnknownMethod):
-            await client.queue_config(name)  # the list leaves out queues that the token is not for
+            await client.queue_config(name)  # the list leaves out queues that the token does not allow
         return False
     try:
         info = await client.server_info()
@@ -330,7 +330,7 @@ def _for_each(
     words: Sequence[str] = (),
 ) -> None:
     """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
-    refusal are printed too. `tell_unreachable`: says if an unreachable shard gets the change later. The JSON always has `words`."""
+    refusal are printed too. `tell_unreachable`: notes if an unreachable shard gets the change later. The JSON always has `words`."""
     done: dict[str, list[str]] = {word: [] for word in words}
 
     async def act_on_all(client: AsyncClient) -> None:

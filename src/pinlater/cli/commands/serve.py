@@ -131,7 +131,7 @@ def serve(
 
 
 def _example_of(settings: Settings) -> type[ExampleProcess]:
-    """Returns what starts the process of the example. Settings that it does not support are a usage error."""
+    """Returns the function that starts the process of the example. Settings that it does not support are a usage error."""
     from pinlater.cli.example_process import ExampleProcess, refusal_of
 
     if (reason := refusal_of(settings)) is not None:

@@ -1,7 +1,7 @@
-"""`pinlater shards ...`: which shards there are, how they are, and taking one out of service for good.
+"""`pinlater shards ...`: lists shards and their state, and takes one out of service for good.
 
-Reads the settings and the shard file as `serve` does, and asks the databases themselves, so that it works while no server runs, or while
-one doesn't answer. Changes nothing but the shard file, with a note of its user for the audit; the servers read both by themselves.
+Reads the settings and the shard file as `serve` does, and queries the databases themselves, so that it works while no server runs, or
+while one doesn't answer. Changes nothing but the shard file, with a note of its user for the audit; the servers read both by themselves.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Name = Annotated[
 
 _LOOK_EVERY_S = 0.5
 _QUEUES_NAMED_MAX = 5
-# A server that looks at its files at the last moment has taken the change over by then.
+# A server that reads its files at the last moment has applied the change by then.
 _SLACK_MS = 2_000
 
 
@@ -188,7 +188,7 @@ def drain(
 async def _wait_until_empty(
     chosen: Sequence[ConfiguredShard], settings: Settings, *, wait: bool, quiet: bool
 ) -> list[Seen]:
-    """Looks again and again; empty counts once every server has had the time to learn that it drains."""
+    """Repeats the check; an empty shard counts once every server has had the time to learn that it drains."""
     said = ""
     standstill = DrainStandstill()
     while True:
@@ -209,7 +209,7 @@ async def _wait_until_empty(
 
 
 def _waits_for(seen: Sequence[Seen]) -> str:
-    """Says what the command waits for, and how to avoid the wait."""
+    """Prints what the command waits for, and how to avoid the wait."""
     silent = [shard.place.name for shard in seen if shard.look is None]
     until = "no live jobs are left"
     if silent:
@@ -223,7 +223,7 @@ def _left(seen: Sequence[Seen]) -> str:
 
 
 def _live(look: Look) -> str:
-    """Says how many live jobs there are, and in which queues, the fullest first."""
+    """Prints how many live jobs there are, and in which queues, the fullest first."""
     queues: Counter[str] = Counter()
     for row in look.counts:
         queues[row.queue] += row.counts.pending + row.counts.in_progress
@@ -305,7 +305,7 @@ def remove(
 
 
 def _check_removable(name: str, look: Look, *, lose_keys: bool) -> None:
-    """Ends the command if the shard holds what would be lost with it."""
+    """Ends the command if the shard has data that would be lost with it."""
     if look.live:
         exits.fail(f"{name} still holds {counted(look.live, 'live job')}, and stays in the file", exits.BUSY)
     if look.timed_keys.number and not lose_keys:
@@ -344,7 +344,7 @@ def _give_up(
 
 
 async def _forget_keys(chosen: Sequence[ConfiguredShard], settings: Settings) -> int:
-    """Deletes the keys on the shard itself, so that servers that still use it let it go."""
+    """Deletes the keys on the shard itself, so that servers that still use it release it."""
     try:
         return sum([await forget_timed_keys(place, settings) for place in chosen])
     except PinLaterError as error:
@@ -355,11 +355,11 @@ async def _forget_keys(chosen: Sequence[ConfiguredShard], settings: Settings) ->
 
 
 def _chosen(name: str, places: Sequence[ConfiguredShard], settings: Settings) -> list[ConfiguredShard]:
-    """All shards of the replica set that `name` means; ends the command if there is none, or only a part of one is meant."""
+    """All shards of the replica set that `name` means; ends the command if there is none, or if only some of its shards are meant."""
     if settings.store.shard_file is None:
         exits.fail("a store named by a URL has one shard; only a shard file has several to choose from", exits.REFUSED)
     found = next((place for place in places if name in (place.name, place.key)), None)
-    if found is None:  # it may be named as descriptors name it
+    if found is None:  # it may be named as in descriptors
         found = next((place for place in places if name == f"s{place.name}"), None)
         name = name if found is None else found.name
     if found is None:
@@ -393,7 +393,7 @@ def _edit(settings: Settings, chosen: Sequence[ConfiguredShard], *, flag: str = 
 
 
 def _too_early_ms(settings: Settings) -> int:
-    """How long it takes yet until every server has looked at the file as it is."""
+    """How long it takes until every server has read the file as it is."""
     path = settings.store.shard_file or Path()
     age_ms = SystemClock().now_ms() - int(path.stat().st_mtime * 1000)
     return max(0, settings.maintenance.file_interval_ms + _SLACK_MS - max(0, age_ms))

@@ -34,14 +34,14 @@ def like(shape: type[S], value: Any, **given: Any) -> S:
 
 
 def state_of(name: str) -> JobState:
-    """The state of the API's name."""
+    """The state with the API's name."""
     return JobState[name.upper()]
 
 
 def due_ms(
     run_after_ms: int | None, delay_ms: int | None, now_ms: int, names: str = "run_after_ms delay_ms"
 ) -> int | None:
-    """A time, given as such or as a span from now; `names` are those of the two fields."""
+    """A time, given as such or as a duration from now; `names` are those of the two fields."""
     time_field, span_field = names.split()
     if run_after_ms is not None and delay_ms is not None:
         raise invalid(span_field, f"{time_field} and {span_field} exclude each other")
@@ -49,7 +49,7 @@ def due_ms(
 
 
 def filter_of(chosen: Any, state: JobState, *, skip_cancelled: bool = False) -> JobFilter:
-    """The filter in a `JobsFilter`. Raises RequestRefused that names the field."""
+    """The filter in a `JobsFilter`. Raises RequestRefused, which names the field."""
     given = {field.word: getattr(chosen, field.word) for field in FILTER_FIELDS}
     try:
         return filter_from(state, given, skip_cancelled=skip_cancelled)
@@ -87,7 +87,7 @@ def body_shown(body: bytes | None) -> dict[str, str | None]:
 
 
 def job_shown(job: JobInfo) -> JobItem:
-    """All that is known of a job."""
+    """All that is known about a job."""
     return like(
         JobItem,
         job,
@@ -121,7 +121,7 @@ def results_shown(results: Iterable[AckResult]) -> ResultsAnswer:
 
 
 def moved_shown(results: Iterable[MovedJob]) -> MovedJobsAnswer:
-    """Returns the outcome of each job that was to get another priority."""
+    """Returns the outcome of each job whose priority was to be changed."""
     return MovedJobsAnswer(
         results=[
             MovedJobItem(

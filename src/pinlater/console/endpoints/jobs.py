@@ -70,7 +70,7 @@ from pinlater.console.shapes.jobs import (
 )
 
 SECONDS = 5.0
-"""For how long one request counts or changes the jobs that a filter chooses."""
+"""How long one request counts or changes the jobs that a filter selects."""
 
 _Enqueue = ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest]
 
@@ -98,7 +98,7 @@ async def enqueue_batch(call: ApiCall[Nothing, EnqueueBatchRequest]) -> EnqueueB
 
 
 def _check_repeatable(call: _Enqueue, options: NewJobOptions, where: str) -> None:
-    # A span counts from now: a repeat would ask for another moment, which the servers refuse as another request.
+    # A duration counts from now: a repeat would ask for another time, which the servers refuse as another request.
     if not call.header:
         return
     for name, moment in (("delay_ms", "run_after_ms"), ("expires_in_ms", "expires_at_ms")):
@@ -107,7 +107,7 @@ def _check_repeatable(call: _Enqueue, options: NewJobOptions, where: str) -> Non
 
 
 async def _stored(call: _Enqueue, jobs: Sequence[Job]) -> Sequence[EnqueuedItem]:
-    # An HTTP caller that repeats a request does not say so: with a key, the servers look for the first one.
+    # A repeated HTTP request is not marked as such: with a key, the servers look for the first one.
     stored = await call.client.enqueue(call.queue, jobs, request_key=call.header or None, repeat=bool(call.header))
     existing = set(stored.existing)
     return [

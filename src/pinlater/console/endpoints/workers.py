@@ -22,7 +22,7 @@ from pinlater.console.shapes.workers import (
 )
 from pinlater.domain.history import HOUR_MS, TEN_MINUTES_S
 
-QUEUES_MAX, JOBS_MAX = 10, 100  # that are searched for jobs in hand: the queues with the most, and jobs of each
+QUEUES_MAX, JOBS_MAX = 10, 100  # bounds of the search for claimed jobs: the queues with the most, and jobs of each
 WORKERS_MAX = 1_000
 _SERVER_S = 3.0
 

@@ -62,14 +62,15 @@ class RetryForm(BackForm, frozen=True, kw_only=True):
 
 
 class RunForm(RetryForm, frozen=True, kw_only=True):
-    """`due`: a span from now, as `10m`, or a time, as `2030-01-31T12:00`; now without it. `was`: the state of the job on the page."""
+    """`due`: a duration from now, such as `10m`, or a time, such as `2030-01-31T12:00`; now without it. `was`: the state of the job on
+    the page."""
 
     due: str = ""
     was: State = "pending"
 
 
 class PriorityForm(BackForm, frozen=True, kw_only=True):
-    """`priority`: that the job gets."""
+    """`priority`: the new one of the job."""
 
     priority: Priority
 
@@ -101,7 +102,7 @@ async def resume(call: PageCall) -> Goto:
 
 
 async def pin(call: PageCall) -> Goto:
-    """Keeps a queue at the top of the overview of this browser. Raises RequestRefused if too many are."""
+    """Keeps a queue at the top of the overview of this browser. Raises RequestRefused if too many queues are kept."""
     pins = {*call.pins, call.queue}
     if not fits(pins):
         detail = f"{len(call.pins)} queues are pinned, and a browser keeps no more. Unpin some."
@@ -110,7 +111,7 @@ async def pin(call: PageCall) -> Goto:
 
 
 async def unpin(call: PageCall) -> Goto:
-    """Lets a queue have the place again that its figures give it."""
+    """Lets a queue have the place again that its figures determine."""
     return Goto(_back(call, "/"), pins=set(call.pins) - {call.queue})
 
 
@@ -127,7 +128,7 @@ async def change(call: PageCall) -> Goto:
 
 
 async def retry_failed(call: PageCall) -> Goto:
-    """Returns failed jobs of a queue, at most the number that the page announced."""
+    """Returns failed jobs of a queue to it, at most the number that the page announced."""
     form = call.read(RetryFailedForm)
     wanted = fields_of(
         {"limit": form.number, "attempts": form.attempts, "group": form.group or None}, RetryFailedRequest, "form"
@@ -143,7 +144,7 @@ async def retry_failed(call: PageCall) -> Goto:
 
 
 async def mute(call: PageCall) -> Goto:
-    """Moves a group of failures to the end of its queue's, or back."""
+    """Moves a group of failures to the end of its queue's groups, or back."""
     form = call.read(MuteForm)
     await call.api.ask(mute_failures, queue=call.queue, body=MuteRequest(group=form.group, until_ms=form.until_ms))
     told = "comes last from now on; its failures still count" if form.until_ms else "is muted no more"
@@ -202,7 +203,7 @@ async def _of_one(
 
 
 def _moment_ms(text: str, now_ms: int) -> int | None:
-    """Returns the moment that a span or a time (UTC if it names no zone) means, or None for an empty text. Raises RequestRefused."""
+    """Returns the time that a duration or a time (UTC if it names no zone) means, or None for an empty text. Raises RequestRefused."""
     if not text:
         return None
     try:
@@ -229,10 +230,10 @@ def _queue_of(descriptor: str) -> str:
 
 
 def _back(call: PageCall, otherwise: str) -> str:
-    """The page that the form names, if it is one of this console."""
+    """The page that the form names, if it is a page of this console."""
     return own_path(call.fields.get("back", ""), otherwise)
 
 
 def own_path(path: str, otherwise: str) -> str:
-    """Returns the path if it is one of this console, otherwise the other one."""
+    """Returns the path if it is a path of this console, otherwise the other one."""
     return path if _OWN_PATH.fullmatch(path) else otherwise

@@ -20,7 +20,7 @@ _BY_FUNCTION = {endpoint.act: endpoint for endpoint in ENDPOINTS}
 
 
 class Api:
-    """Calls the functions of endpoints with the rights of `client`. `make_call`: an `ApiCall` with what all requests share.
+    """Calls the functions of endpoints with the rights of `client`. `make_call`: makes an `ApiCall` with the data that all requests share.
     `answers`: those that pages share."""
 
     def __init__(
@@ -38,11 +38,11 @@ class Api:
         self._token = token
 
     def with_token(self, token: str, caller: RequestCaller) -> Api:
-        """The same with the rights of a token; '' is not a token. `caller`: the one that the console makes calls for."""
+        """The same with the rights of a token; '' is not a token. `caller`: the one for which the console makes calls."""
         return Api(caller.calls_of(self._client, token), self._make_call, self._budget, self._answers, token)
 
     async def shared(self, read: Callable[[Api], Awaitable[A]]) -> A:
-        """Returns what `read` answers, which only calls endpoints that change nothing. Browsers with the same token share it for a
+        """Returns the result of `read`, which only calls endpoints that change nothing. Browsers with the same token share it for a
         second.
         """
         answer: A = await self._answers.get((self._token, read), lambda: read(self))
@@ -57,7 +57,7 @@ class Api:
         query: RequestShape = NOTHING,
         body: RequestShape = NOTHING,
     ) -> A:
-        """The answer of an endpoint, with its reservation of memory. `query` and `body` were checked already.
+        """The answer of an endpoint, with its reservation of memory. `query` and `body` were already checked.
 
         Raises RequestRefused and PinLaterError.
         """

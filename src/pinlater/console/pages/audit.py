@@ -15,12 +15,12 @@ from pinlater.console.shapes.fields import RequestShape
 
 ROWS = 50
 METHOD = "getAudit"
-_PAGES_MAX = 5  # of the API for a page that finds few entries
+_PAGES_MAX = 5  # calls of the API for a page that finds few entries
 _CHANGES_OF_PAUSE = ("pauseQueue", "resumeQueue", "createQueue", "createOrderedQueue", "deleteQueue")
 
 
 class AuditPageQuery(RequestShape, frozen=True, kw_only=True):
-    """Which entries. `since` and `until`: ISO 8601 in UTC, or a day. `after`: the continuation of the page before."""
+    """Which entries. `since` and `until`: ISO 8601 in UTC, or a day. `after`: the continuation of the previous page."""
 
     queue: str = ""
     who: str = ""
@@ -40,7 +40,7 @@ class AuditView(PageView):
     incomplete: bool = False
 
     def path(self, **changes: object) -> str:
-        """The same choice with changes; a change begins at the first page."""
+        """The same filters with changes; a change begins at the first page."""
         query = self.query
         kept = {name: getattr(query, name) for name in ("queue", "who", "operation", "since", "until")}
         return with_fields("/audit", **{**kept, **changes})

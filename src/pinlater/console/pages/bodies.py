@@ -28,7 +28,7 @@ class JsonNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BodyView:
-    """`ways`: those that are possible. Of `tree` and `text`, the one of `way` is set."""
+    """`ways`: the possible representations. Of `tree` and `text`, the one for `way` is set."""
 
     way: Way
     ways: Sequence[Way]
@@ -44,7 +44,7 @@ class _Parsed(NamedTuple):
 
 
 def body_view(body: bytes, wanted: Way | None, *, whole: bool) -> BodyView:
-    """The body in the wanted way, or in the best one that is possible."""
+    """The body in the requested representation, or in the best possible one."""
     parsed, is_text = _parsed(body), _is_text(body)
     possible: dict[Way, bool] = {"json": parsed is not None, "text": is_text, "hex": True}
     ways = [way for way in possible if possible[way]]

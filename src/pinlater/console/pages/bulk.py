@@ -1,4 +1,4 @@
-"""Changes of many jobs in the background: what a choice of jobs would change, and how far the runs are."""
+"""Changes of many jobs in the background: what a filter of jobs would change, and the progress of the runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RUNS = 100
 
 
 class BulkPageQuery(FilterQuery, frozen=True, kw_only=True):
-    """Which jobs of the queue, as the page of the queue names them."""
+    """The filter for jobs of the queue, with the fields of the queue's page."""
 
     state: State = "failed"
 
@@ -50,8 +50,8 @@ class BulkRunForm(BackForm, frozen=True, kw_only=True):
 
 
 class RunRow(NamedTuple):
-    """A run, with the words for what it changes, and for how far it is. `undo_until_ms`: until when it can be undone, or None if it can't
-    now. `undone_by`: the run that brings its jobs back, or has."""
+    """A run, with the words for its change and its progress. `undo_until_ms`: until when it can be undone, or None if it can't
+    now. `undone_by`: the run that restores its jobs, or has restored them."""
 
     run: BulkRunItem
     chosen: str
@@ -71,7 +71,7 @@ class BulkView(PageView):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkPreviewView(PageView):
-    """`jobs`: how many fit; with `more` there may be others. `actions`: for them. `fields`: of the form; they choose jobs."""
+    """`jobs`: how many match; with `more` there may be others. `actions`: for them. `fields`: those of the form; they select jobs."""
 
     queue: str
     chosen: str
@@ -139,7 +139,7 @@ async def stop(call: PageCall) -> Goto:
 
 
 async def undo(call: PageCall) -> Goto:
-    """Brings back what a run has deleted."""
+    """Restores the jobs that a run has deleted."""
     form = call.read(BulkRunForm)
     run = await call.api.ask(undo_bulk_run, queue=call.queue, body=UndoBulkRequest(run=form.run))
     return Goto("/bulk", f"The servers bring the deleted jobs of {call.queue} back in the background: run {run.id}.")

@@ -1,6 +1,6 @@
 """Charts of a queue's history as lines in a unit square, which the template draws as SVG and CSS colours. Pure.
 
-Texts are not part of the drawing: a drawing that is stretched to a phone or a desk would stretch them too.
+Texts are not part of the drawing: stretching a drawing to the width of a screen would stretch them too.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pinlater.console.pages import formats
 from pinlater.console.shapes.queues import HistoryPointItem, MarkItem, PercentilesItem
 
 WIDTH, HEIGHT = 1_000, 100
-"""Of the drawing, in its own units."""
+"""Size of the drawing, in its own units."""
 _LABELS = 5
 _DAY_MS = 86_400_000
-# So long after its end a minute may be missing because it is not stored yet.
+# How long after its end a minute may be missing because it is not stored yet.
 _STORED_MS = 75_000
 _STEPS = (1, 2, 5)
 _SPANS_MS = (
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A time below a chart."""
+    """The label of a time below a chart."""
 
     at_ms: int
     text: str
@@ -47,7 +47,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class MarkLine:
-    """A deploy mark, and where it is in the drawing."""
+    """A deploy mark, and its position in the drawing."""
 
     x: float
     at_ms: int
@@ -67,7 +67,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a chart is of: the steps from `from_ms` on and before `until_ms`."""
+    """The range of a chart: the steps from `from_ms` on and before `until_ms`."""
 
     from_ms: int
     until_ms: int
@@ -91,7 +91,7 @@ class Range:
 
 
 def charts_of(points: Sequence[HistoryPointItem], shown: Range) -> list[Chart]:
-    """Rates, depth, age, waits and run times."""
+    """The charts of rates, depth, age, waits and run times."""
 
     def per_second(count: Callable[[HistoryPointItem], int]) -> Value:
         return lambda point: count(point) / shown.seconds(point.at_ms)

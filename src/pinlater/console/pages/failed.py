@@ -1,4 +1,4 @@
-"""Failed jobs of all queues, with what went wrong."""
+"""Failed jobs of all queues, with their errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pinlater.console.shapes.queues import StatsQuery
 from pinlater.domain.failures import OTHERS
 from pinlater.domain.link_urls import JobLink, source_link
 
-QUEUES, ROWS, GROUPS = 10, 10, 10  # of a page, and of a queue
+QUEUES, ROWS, GROUPS = 10, 10, 10  # groups of a page, and of a queue
 
 
 class FailedQuery(RequestShape, frozen=True, kw_only=True):
@@ -33,8 +33,8 @@ class FailedQuery(RequestShape, frozen=True, kw_only=True):
 
 
 class GroupRow(NamedTuple):
-    """Failed attempts that look alike. `bars`: of the last 24 hours, each with its place and height in percent. `source`: to the line of
-    code that raised the error of the job that failed last. `may_have_jobs`: whether some of its jobs may still be failed."""
+    """Failed attempts that look alike. `bars`: of the last 24 hours, each with its place and height in percent. `source`: the link to the
+    line of code that raised the error of the job that failed last. `may_have_jobs`: whether some of its jobs may still be failed."""
 
     group: FailureGroupItem
     text: str
@@ -71,7 +71,7 @@ class FailedView(PageView):
     incomplete: bool
 
     def path(self, **changes: object) -> str:
-        """The same choice with changes."""
+        """The same filters with changes."""
         return with_fields("/failed", **{"filter": self.query.filter, **changes})
 
 
@@ -127,13 +127,13 @@ async def _groups(call: PageCall, queues: Sequence[str]) -> Mapping[str, list[Gr
 
 
 def _has_jobs(queue: QueueFigures, newest: Sequence[JobItem]) -> Callable[[str], bool]:
-    """Returns a function that says whether a group of that name may have failed jobs. If the queue has more groups than these, it may."""
+    """Returns a function that tells whether a group of that name may have failed jobs. If the queue has more groups than these, it may."""
     names = {job.failure_group for job in newest}
     return lambda name: queue.failed > len(newest) or name == OTHERS or name in names
 
 
 async def _sources(call: PageCall, samples: Sequence[str], known: Iterable[JobItem]) -> Mapping[str, JobLink | None]:
-    """Returns the links to code of these jobs. Some are known already; jobs that are gone, or can't be read now, have none."""
+    """Returns the links to code of these jobs. Some are already known; jobs that are gone, or can't be read now, have none."""
     if not call.links.source:
         return {}
     found = {job.descriptor: job for job in known}

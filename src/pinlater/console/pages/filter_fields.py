@@ -1,4 +1,4 @@
-"""The fields of a filter on pages: a form, a query of the URL, and words. Times are spans before now, such as `10m`."""
+"""The fields of a filter on pages: as a form, as a query of the URL, and as text. Times are durations before now, such as `10m`."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def inputs_of(query: FilterQuery, *, common: bool) -> Sequence[InputField]:
 
 
 def asked_of(query: FilterQuery) -> dict[str, Any]:
-    """Returns what the query says, by the words of its fields."""
+    """Returns the values of the query, by the words of its fields."""
     return {field.asked: value for field in FILTER_FIELDS if (value := getattr(query, field.asked))}
 
 
 def wanted_of(call: PageCall, query: FilterQuery) -> dict[str, Any]:
-    """Returns what the query says, as the API names and takes it. Raises RequestRefused."""
+    """Returns the values of the query in the names and types of the API. Raises RequestRefused."""
     given = asked_of(query)
     return {
         field.word: call.ago_ms(field.asked) if field.span else _several(field, given[field.asked])
@@ -87,7 +87,7 @@ def from_form(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def to_form(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the API takes as the fields of a form."""
+    """Returns the API's values as the fields of a form."""
     return {name: value[-1] if isinstance(value, tuple) else value for name, value in wanted.items()}
 
 

@@ -1,4 +1,4 @@
-"""Values as text for people: numbers, spans, moments, and text from jobs. Pure."""
+"""Values as text for people: numbers, durations, times, and text from jobs. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from pinlater.domain import wording
 
-TEXT_CHARACTERS = 4_000  # of a text on a page, unless the whole is asked for
-_LINE_CHARACTERS = 300  # of a text in a row of a table
+TEXT_CHARACTERS = 4_000  # characters of a text on a page, unless the whole is requested
+_LINE_CHARACTERS = 300  # characters of a text in a row of a table
 _MOMENT_MS_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
-# Controls but tab and newline, characters without width or ink, those that turn the direction of text, and halves of surrogate pairs.
+# Controls except tab and newline, characters without width or ink, those that reverse the direction of text, and halves of surrogate pairs.
 # Variation selectors of emoji (U+FE00 to U+FE0F) stay.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
@@ -50,7 +50,7 @@ def share(value: float | None) -> str:
 
 
 def span(span_ms: float | None) -> str:
-    """A span in its two largest units."""
+    """A duration in its two largest units."""
     if span_ms is None:
         return "–"
     if span_ms < 1_000:
@@ -65,7 +65,7 @@ def span(span_ms: float | None) -> str:
 
 
 def latency(span_ms: float | None) -> str:
-    """Returns a short span, with one decimal place below ten milliseconds."""
+    """Returns a short duration, with one decimal place below ten milliseconds."""
     if span_ms is None:
         return "–"
     return f"{span_ms:.1f} ms" if span_ms < 9.95 else span(span_ms)
@@ -84,7 +84,7 @@ def moment(at_ms: int) -> str:
 
 
 def relative(at_ms: int, now_ms: int) -> str:
-    """A time as a span from now."""
+    """A time as a duration from now."""
     if abs(at_ms - now_ms) < 1_000:
         return "now"
     return f"{span(now_ms - at_ms)} ago" if at_ms < now_ms else f"in {span(at_ms - now_ms)}"

@@ -1,4 +1,4 @@
-"""Queries the history for pages, and draws its charts. With a server that has no history, there are none."""
+"""Queries the history for pages, and draws its charts. A server without a history has no charts."""
 
 from __future__ import annotations
 

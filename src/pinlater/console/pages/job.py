@@ -27,14 +27,14 @@ _OF_WAITING = ("reschedule", "priority", "cancel", "delete")
 
 
 class JobPageQuery(RequestShape, frozen=True, kw_only=True):
-    """`view`: of the body; the best one without it. `whole`: shows texts that are cut otherwise."""
+    """`view`: the representation of the body; the best one by default. `whole`: shows texts completely that are otherwise truncated."""
 
     view: Way | None = None
     whole: bool = False
 
 
 class JobMoment(NamedTuple):
-    """Something that happened to a job, or will. `kind`: for its colour. `error`: why an attempt failed."""
+    """Something that happened to a job, or will. `kind`: determines its colour. `error`: why an attempt failed."""
 
     at_ms: int
     kind: str
@@ -44,8 +44,8 @@ class JobMoment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView(PageView):
-    """`reasons`: why it waits, or how it ended. `actions`: names of what is possible. `attempts_ended`: also those before a retry.
-    `trace`: to the job's trace. `source`: to the line of code that raised its error. `commands`: for a shell."""
+    """`reasons`: why it waits, or how it ended. `actions`: names of the possible ones. `attempts_ended`: including those before a retry.
+    `trace`: the link to the job's trace. `source`: the link to the line of code that raised its error. `commands`: for a shell."""
 
     query: JobPageQuery
     job: JobItem
@@ -113,7 +113,7 @@ async def download(call: PageCall) -> Content:
 
 
 def _attempts_ended(job: JobItem) -> int:
-    """A failed job without any never ran: it was cancelled, or has expired. Others may have lost the history of theirs."""
+    """A failed job without any never ran: it was cancelled, or has expired. Others may have lost their history."""
     if job.attempts:
         return job.attempts[-1].number
     return 0 if job.state == "failed" else job.attempts_allowed - job.attempts_remaining
@@ -168,7 +168,7 @@ def priority_of(job: JobItem) -> int | None:
 
 
 def commands(job: JobItem) -> dict[str, str]:
-    """Returns commands for a shell, by what they do."""
+    """Returns commands for a shell, by their purpose."""
     name = shlex.quote(job.descriptor)
     found = {"Look up": f"pinlater job show {name} --body"}
     if job.state in ("pending", "in_progress"):

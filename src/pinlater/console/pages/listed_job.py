@@ -13,8 +13,9 @@ from pinlater.domain.link_urls import NO_LINKS, JobLink, LinkUrls, source_link
 
 
 class ListedJob(NamedTuple):
-    """`text`: the last line of the error, or the progress, or the custom status. `attempt`: the number that has been spent.
-    `at_ms`: the time that matters most in the state of the job. `source`: to the line of code that raised the error of a failed job."""
+    """`text`: the last line of the error, or the progress, or the custom status. `attempt`: the number of the attempts spent.
+    `at_ms`: the time that matters most in the state of the job. `source`: the link to the line of code that raised the error of a failed
+    job."""
 
     job: JobItem
     task: str
@@ -42,8 +43,8 @@ def rows_of(jobs: Iterable[JobItem], links: LinkUrls = NO_LINKS) -> list[ListedJ
 
 
 def _spent(job: JobItem) -> int:
-    """Returns the attempts spent. For a failed job, these are the ones that ended: it may have been given up with attempts left, which are
-    gone then.
+    """Returns the attempts spent. For a failed job, these are the ones that ended: it may have been given up with attempts left, which
+    are lost then.
     """
     if job.state != "failed":
         return job.attempts_allowed - job.attempts_remaining
@@ -53,7 +54,7 @@ def _spent(job: JobItem) -> int:
 def error_line(job: JobItem) -> str:
     """The type and the text of the error in one line.
 
-    A claim that timed out leaves no error: the job keeps that of an attempt before.
+    A claim that timed out leaves no error: the job keeps that of an earlier attempt.
     """
     if job.attempts and job.attempts[-1].outcome == TIMED_OUT and job.error_type != QUARANTINED:
         return CLAIM_TIMED_OUT_TEXT
@@ -61,7 +62,7 @@ def error_line(job: JobItem) -> str:
 
 
 def worker_of(claim_descriptor: str | None) -> str:
-    """The source in the name of a claim; the whole if it has another form."""
+    """The source in the name of a claim; the whole name if it has another format."""
     return source_of_claim(claim_descriptor or "") or claim_descriptor or ""
 
 

@@ -1,6 +1,7 @@
-"""Logging in and out: the servers say whether a token is good. Refused tokens are slowed down by the address of the caller, as servers do.
+"""Logging in and out: the servers decide whether a token is valid. The answers to refused tokens are delayed by the address of the
+caller, as servers do.
 
-The token is in the memory of this process only: in no cookie, no URL, no log.
+The token is only in the memory of this process: in no cookie, no URL, no log.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pinlater.domain.errors import UnknownMethod
 from pinlater.domain.refusals import Refusals
 
 AT_ONCE_MAX = 4
-"""How many log-ins of one address may be under way, those that wait for their refusal included."""
+"""How many log-ins of one address may be under way, including those that wait for their refusal."""
 _log = logging.getLogger("pinlater.console")
 
 
@@ -89,7 +90,7 @@ class Logins:
 
 
 def _token(given: str) -> str:
-    """Raises TokenInvalid for what can't be a token."""
+    """Raises TokenInvalid for a string that can't be a token."""
     try:
         token = checked(given.strip(), "The text")
     except ValueError as error:

@@ -1,4 +1,5 @@
-"""Keeps what actions did, from a form until the page that reports it. A bounded number is kept in memory; an older one is not shown."""
+"""Keeps the results of actions, from a form until the page that reports them. A bounded number is kept in memory; a discarded one is not
+shown."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """Messages by a name that a redirect carries. So a link of another site can't make a page say something."""
+    """Messages by a name that a redirect carries. So a link of another site can't make a page show a message."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Notice] = {}

@@ -52,7 +52,7 @@ class OverviewQuery(RequestShape, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewView(PageView):
-    """`queues`: of this page; `found`: of all pages; `total`: without a filter. `numbers`: how many queues each choice shows.
+    """`queues`: of this page; `found`: of all pages; `total`: without a filter. `numbers`: how many queues each filter shows.
     `sparks`: by queue. `pins`: the queues that come first."""
 
     query: OverviewQuery
@@ -73,7 +73,7 @@ class OverviewView(PageView):
     pins: Set[str]
 
     def path(self, **changes: object) -> str:
-        """The same choice with changes; a change begins at the first page."""
+        """The same filters with changes; a change begins at the first page."""
         query = self.query
         kept = {
             "filter": query.filter,
@@ -84,7 +84,8 @@ class OverviewView(PageView):
 
 
 async def show(call: PageCall) -> OverviewView:
-    """Shows the page. Takes all queues of one answer, which it filters, sorts and cuts to a page, and then the last half hour of those."""
+    """Shows the page. Takes all queues of one answer, filters, sorts and cuts them to a page, and then reads the last half hour of those
+    on it."""
     view = overview_of(await call.api.shared(_all_figures), call.read(OverviewQuery), call.pins)
     shown, points = await recent_points(call, [queue.name for queue in view.queues if queue.is_in_use])
     return replace(
@@ -100,7 +101,7 @@ async def _all_figures(api: Api) -> Sequence[QueueFigures]:
 
 
 def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery, pins: Set[str] = frozenset()) -> OverviewView:
-    """The page that the query asks for, or the last one."""
+    """The page number of the query, or the last one."""
     word = query.filter.lower()
     named = [queue for queue in queues if word in queue.name.lower()]
     order = _SORTS[query.sort]
@@ -135,7 +136,7 @@ class FindQuery(RequestShape, frozen=True, kw_only=True):
 
 
 async def find(call: PageCall) -> Goto:
-    """The page that a text names: of a job, of a queue, the overview of the queues with the text in their names, or a search in jobs."""
+    """The page that a text means: of a job, of a queue, the overview of the queues with the text in their names, or a search in jobs."""
     text = call.read(FindQuery).text.strip()
     if ":" in text:
         return Goto(job_path(text))

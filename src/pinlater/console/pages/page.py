@@ -20,10 +20,11 @@ Fields = TypeVar("Fields", bound=RequestShape)
 
 @dataclass(frozen=True, slots=True)
 class PageCall:
-    """A request for a page, or of a form. `fields`: of the query or the form, without empty ones. `queue` and `descriptor`: of the path.
+    """A request for a page, or of a form. `fields`: those of the query or the form, without empty ones. `queue` and `descriptor`: those
+    in the path.
 
-    `may(method)`: whether the servers answer the visitor's calls of a method of the protocol, as far as it is known. `pins`: the queues
-    that the visitor has pinned to the top of the overview. `links`: of jobs to their traces and their code."""
+    `may(method)`: whether the servers accept the visitor's calls of a method of the protocol, as far as it is known. `pins`: the queues
+    that the visitor has pinned to the top of the overview. `links`: from jobs to their traces and their code."""
 
     api: Api
     now_ms: int
@@ -39,7 +40,7 @@ class PageCall:
         return self.read_as(shape, self.fields)
 
     def ago_ms(self, field: str) -> int | None:
-        """Returns the time that a field such as `10m` means, counted back from now, or None without the field. Raises RequestRefused."""
+        """Returns the time that a field such as `10m` means, subtracted from now, or None without the field. Raises RequestRefused."""
         text = self.fields.get(field, "").strip()
         if not text:
             return None
@@ -55,15 +56,15 @@ class PageCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageView:
-    """What a template shows. `polls`: whether a browser asks for the page again every two seconds."""
+    """What a template shows. `polls`: whether a browser reloads the page's data every two seconds."""
 
     title: str
     polls: bool = True
 
 
 class Goto(NamedTuple):
-    """The page to show instead. `message`: what an action did, for people. `job`: the descriptor of a job to which it links.
-    `pins`: the queues that are pinned from now on; None leaves them."""
+    """The page to show instead. `message`: the result of an action, for people. `job`: the descriptor of a job to which it links.
+    `pins`: the queues that are pinned from now on; None changes nothing."""
 
     path: str
     message: str = ""

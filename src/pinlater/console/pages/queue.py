@@ -50,7 +50,7 @@ _TABS: Mapping[Tab, _Jobs] = {
 
 
 class QueuePageQuery(FilterQuery, frozen=True, kw_only=True):
-    """Which jobs of the queue. `after`: the continuation of the page before. `range`: of the charts, or of a `table` with the same
+    """Which jobs of the queue. `after`: the continuation of the previous page. `range`: that of the charts, or of a `table` with the same
     figures."""
 
     tab: Tab = "due"
@@ -60,12 +60,12 @@ class QueuePageQuery(FilterQuery, frozen=True, kw_only=True):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the list may read many jobs for a few."""
+        """Whether the list may read many jobs to find few."""
         return bool(asked_of(self).keys() - {"priority"})
 
     @property
     def has_more(self) -> bool:
-        """Whether the filters count that a page hides at first."""
+        """Whether a filter is set that the page hides at first."""
         return any(field.value for field in inputs_of(self, common=False))
 
     @property
@@ -98,7 +98,7 @@ class QueueView(PageView):
     points: Sequence[HistoryPointItem]
 
     def path(self, **changes: object) -> str:
-        """The same choice of jobs and charts with changes; a change begins at the first page."""
+        """The same filters of jobs and charts with changes; a change begins at the first page."""
         query = self.query
         kept = {
             "tab": query.tab,
@@ -110,7 +110,7 @@ class QueueView(PageView):
 
     @property
     def bulk_path(self) -> str:
-        """The page that changes all jobs of this choice, due or not."""
+        """The page that changes all jobs of this filter, due or not."""
         return bulk_path(self.queue.name, state=_TABS[self.query.tab].state, **asked_of(self.query))
 
     @property
@@ -126,7 +126,7 @@ async def show(call: PageCall) -> QueueView:
     """Shows the page. Makes five calls: counters, two for the settings, the history, and a page of jobs. One more for the forecast if the
     steps are longer, and one for a paused queue.
 
-    A page that searches, or shows a table, does not ask again by itself.
+    A page that searches, or shows a table, does not reload by itself.
     """
     query = call.read(QueuePageQuery)
     jobs = _TABS[query.tab]

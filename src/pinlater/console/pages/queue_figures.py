@@ -1,4 +1,4 @@
-"""Figures of a queue for people, from the counters that the API answers, and what an operator should look at first. Pure."""
+"""Figures of a queue for people, from the counters of the API, and the problems that an operator should look at first. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FAILING_SHARE = 0.2
 
 
 class Concern(NamedTuple):
-    """Something to look at. `rank`: 1 is the most urgent. `word`: one or two words; `text`: a sentence."""
+    """A problem to look at. `rank`: 1 is the most urgent. `word`: one or two words; `text`: a sentence."""
 
     rank: int
     word: str
@@ -35,8 +35,8 @@ class QueueFigures:
     """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute. They and `waiting_dequeues` are of
     all servers.
 
-    `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue. `forecast_ms`: when no job is due
-    any more, by the depths of the last quarter of an hour, or None if that is not known.
+    `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue. `forecast_ms`: when no job will be due
+    any longer, according to the depths of the last quarter of an hour, or None if that is not known.
     """
 
     name: str
@@ -72,7 +72,7 @@ class QueueFigures:
         return 1000 * self.due / faster if self.due and faster > 0 and not self.paused else None
 
     def with_forecast(self, points: Sequence[HistoryPointItem], now_ms: int) -> QueueFigures:
-        """The same with what the depths of the last minutes say."""
+        """The same with a forecast from the depths of the last minutes."""
         depths = [HistoryPoint(point.at_ms, due=point.due) for point in points]
         return replace(self, forecast_ms=drained_in_ms(depths, now_ms, self.due))
 
@@ -105,7 +105,7 @@ class QueueFigures:
 
     @cached_property
     def urgency(self) -> tuple[float, int, int]:
-        """The order of queues by what needs attention, the most urgent first."""
+        """The order of queues by their problems, the most urgent first."""
         rank = min((concern.rank for concern in self.concerns), default=9)
         return rank, -(self.oldest_waiting_ms or 0), -self.depth
 

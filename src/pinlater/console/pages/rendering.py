@@ -1,6 +1,6 @@
 """Templates and static files. Everything that a template prints is escaped.
 
-Pages know paths below the root of the console. The path of a proxy is put before the links of a finished page.
+Pages use paths below the root of the console. The path of a proxy is put before the links of a finished page.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def static_files() -> dict[str, StaticFile]:
 
 
 def environment(static: dict[str, StaticFile]) -> Environment:
-    """The templates with what they share: formats as filters, paths as functions."""
+    """The templates with the data that they share: formats as filters, paths as functions."""
     made = Environment(
         loader=PackageLoader("pinlater.console.pages"),
         autoescape=True,
@@ -74,7 +74,8 @@ def environment(static: dict[str, StaticFile]) -> Environment:
 
 
 def with_links_below(root: str, page: bytes) -> bytes:
-    """A page whose links to the console lead below `root`. What a template prints is escaped, so that quotes are the template's own."""
+    """A page whose links to the console lead below `root`. Everything that a template prints is escaped, so all quotes are the template's
+    own."""
     return _OWN_LINK.sub(rb"\1" + root.encode() + b"/", page) if root else page
 
 

@@ -31,8 +31,8 @@ class FoundRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchView(PageView):
-    """`jobs`: None before a search. `compared`: how many jobs were read. `unread`: what was not read to its end, the first few;
-    `unread_jobs`: of all of it. `masked`: queues whose bodies were not searched."""
+    """`jobs`: None before a search. `compared`: how many jobs were read. `unread`: the first few parts that were not read completely;
+    `unread_jobs`: the jobs of all of them. `masked`: queues whose bodies were not searched."""
 
     query: SearchPageQuery
     jobs: Sequence[FoundRow] | None = None

@@ -35,7 +35,7 @@ _NOTHING = ShardLaneItem(
 
 
 class ShardMark(NamedTuple):
-    """A word about a shard. `kind`: its class in the style sheet. `why`: a sentence, or empty."""
+    """A label of a shard. `kind`: its class in the style sheet. `why`: a sentence, or empty."""
 
     word: str
     kind: str
@@ -52,8 +52,8 @@ class OwnedSlices(NamedTuple):
 
 
 class DrainProgress(NamedTuple):
-    """`live`: jobs that wait or run. `done`: percent of those that there were at first, None if these are unknown. `is_empty`: as it was
-    counted a moment ago."""
+    """`live`: jobs that wait or run. `done`: percent of those that there were at first, None if these are unknown. `is_empty`: according
+    to a count a moment ago."""
 
     drain: ShardDrainItem
     live: int | None
@@ -62,8 +62,8 @@ class DrainProgress(NamedTuple):
 
 
 class ShardRow(NamedTuple):
-    """A shard. `failure`: why a call or probe failed last, or of what kind that was, or empty. `lanes`: in the order of `LANES`. `drain`:
-    None if the shard takes enqueues.
+    """A shard. `failure`: the text or kind of the last failed call or probe, or empty. `lanes`: in the order of `LANES`. `drain`:
+    None if the shard accepts enqueues.
     """
 
     shard: ClusterShardItem
@@ -95,7 +95,7 @@ class ServersView(PageView):
 
     @property
     def draining(self) -> Sequence[tuple[ShardRow, DrainProgress]]:
-        """The shards that take no enqueues."""
+        """The shards that accept no enqueues."""
         return [(row, row.drain) for row in self.shards if row.drain is not None]
 
     @property
@@ -119,7 +119,7 @@ async def show(call: PageCall) -> ServersView:
 
 
 def shard_row(shard: ClusterShardItem) -> ShardRow:
-    """Returns what the page shows of a shard."""
+    """Returns the view of a shard."""
     details = shard.details
     lanes = {} if details is None else {lane.kind: lane for lane in details.lanes}
     return ShardRow(

@@ -16,7 +16,7 @@ WAS = "was-"  # before the name of a field: its value when the form was made
 
 
 class SettingField(NamedTuple):
-    """`value`: as stored with the queue, empty for none. `in_force`: what applies. `origin`: where that comes from."""
+    """`value`: as stored with the queue, empty for none. `in_force`: the value that applies. `origin`: its source."""
 
     name: str
     label: str
@@ -58,7 +58,7 @@ def changed_fields(form: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_of(changed: Mapping[str, str]) -> ChangedSettings:
-    """The change for the API. Raises RequestRefused that names the field."""
+    """The change for the API. Raises RequestRefused, which names the field."""
     values: dict[str, Any] = {}
     for name, text in changed.items():
         setting = SETTINGS[name]

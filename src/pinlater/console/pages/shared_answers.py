@@ -1,4 +1,4 @@
-"""Answers that several browsers share, so that twenty open pages ask the servers as often as one does."""
+"""Answers that several browsers share, so that twenty open pages call the servers as often as one does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SharedAnswers:
         self._answers: dict[Hashable, _Shared] = {}
 
     async def get(self, key: Hashable, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Returns what `call` answers, or has answered. It continues if the browser that caused it disconnects."""
+        """Returns the answer of `call`, or a shared one. It continues if the browser that caused it disconnects."""
         now_ms = self._now_ms()
         self._answers = {each: shared for each, shared in self._answers.items() if now_ms - shared.began_ms < SHARED_MS}
         found = self._answers.get(key)

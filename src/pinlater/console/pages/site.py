@@ -49,15 +49,15 @@ DONE = "done"  # the field of a URL with the name of a notice
 _FORM_BYTES_MAX, _FORM_FIELDS_MAX = 64 * 1024, 50
 
 
-EVERY_PAGE_CALLS = "getQueueStats"  # or a method of the same roles
+EVERY_PAGE_CALLS = "getQueueStats"  # or a method with the same roles
 FORM_TOKEN, BACK = "form-token", "back"  # fields of forms
 NO_VISITOR = Visitor("")
 LOGIN, LOGOUT = "/login", "/logout"
 
 
 class Navigation(NamedTuple):
-    """`current`: the section of the page. `notice`: what an action did. `path`: of the page. `changes`: whether that was asked for.
-    `root`: where the browser finds the console, without a slash at the end: of its own links, pages know the path below that only."""
+    """`current`: the section of the page. `notice`: the result of an action. `path`: of the page. `changes`: whether that was asked for.
+    `root`: the URL of the console for the browser, without a slash at the end; pages know only the path below it."""
 
     sections: Mapping[str, str]
     current: str
@@ -69,8 +69,8 @@ class Navigation(NamedTuple):
 
 
 class Site:
-    """The pages with what their requests share. `budget`: of the console. `now_ms`: a clock that never jumps.
-    `links`: as `Console` has it."""
+    """The pages with the data that their requests share. `budget`: of the console. `now_ms`: a clock that never jumps.
+    `links`: see `Console`."""
 
     def __init__(
         self, api: Api, visitors: Visitors, now_ms: Callable[[], int], budget: ByteBudget, links: LinkUrls
@@ -97,7 +97,7 @@ class Site:
         ]
 
     def error_of(self, request: Request, problem: Problem, visitor: Visitor | None = None) -> Response:
-        """Returns a page that says what went wrong. `visitor`: the visitor, if known."""
+        """Returns an error page. `visitor`: the visitor, if known."""
         navigation = self._navigation(request, "", visitor or NO_VISITOR)
         response = self._answer("error.html", navigation, problem.status, problem=problem)
         response.headers.update(problems.headers_of(problem))
@@ -179,7 +179,7 @@ class Site:
     def _ask_for_token(
         self, request: Request, visitor: Visitor, status: HTTPStatus, back: str, problem: str = "", again: str = ""
     ) -> Response:
-        """The page with the field for a token. `back`: the page to show afterwards. `again`: the page that the browser asks for at once."""
+        """The page with the field for a token. `back`: the page to show afterwards. `again`: the page that the browser requests at once."""
         navigation = self._navigation(request, "", visitor)
         response = self._answer(
             "login.html", navigation, status, back=own_path(back, "/"), problem=problem, again=again
@@ -191,14 +191,14 @@ class Site:
     def _for_visitor(
         self, answer: Callable[[Request, Visitor], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Finds out who asks, and shows the log-in page instead if the servers want another token or one at all."""
+        """Identifies the visitor, and shows the log-in page instead if the servers require another token, or any."""
 
         async def find_and_answer(request: Request) -> Response:
             visitor = self._visitors.seen(request)
             try:
                 visitor = await self._visitors.of(request)
                 if not visitor.token and not visitor.rights.may(EVERY_PAGE_CALLS):
-                    raise TokenRequired  # here: servers slow down what they refuse
+                    raise TokenRequired  # here: servers delay the refusals
                 return await answer(request, visitor)
             except (TokenInvalid, TokenRequired) as error:
                 return self._wants_token(request, visitor, error)
@@ -288,7 +288,7 @@ class Site:
 
 
 def wants_page(request: Request) -> bool:
-    """Returns whether an error is for a person: no part of the API, and a browser asks."""
+    """Returns whether an error is for a person: the path is not of the API, and a browser asks."""
     return not request.url.path.startswith("/v1/") and HTML in request.headers.get("accept", "")
 
 
@@ -300,7 +300,8 @@ def _is_of(visitor: Visitor, form_token: str) -> bool:
 
 
 def _is_link_of_another_site(request: Request) -> bool:
-    """Returns whether the browser came from a page of another site, and so sent no cookie. It does if our own page leads it here."""
+    """Returns whether the browser came from a page of another site, and so sent no cookie. It sends the cookie if our own page leads it
+    here."""
     return request.headers.get("sec-fetch-site", "") in ("cross-site", "same-site") and DONE not in request.query_params
 
 

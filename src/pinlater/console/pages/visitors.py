@@ -1,4 +1,4 @@
-"""The visitor of a page: the session or the token of the request, and what the servers let it do."""
+"""The visitor of a page: the session or the token of the request, and the rights that the servers grant."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _KNOWN_MAX = 1_000
 
 
 class Rights(NamedTuple):
-    """What the servers let a caller do, as far as it is known. `controlled`: the servers have access control. `insecure`: they have none,
-    and the network reaches them. `name`: of the token."""
+    """The rights that the servers grant a caller, as far as they are known. `controlled`: the servers have access control. `insecure`:
+    they have none, and the network reaches them. `name`: of the token."""
 
     controlled: bool = False
     insecure: bool = False
@@ -46,9 +46,9 @@ UNKNOWN = Rights()
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """`token`: what the servers are asked with. `is_guest`: it is the console's own token for people without a log-in, which allows no
-    action. `caller`: if a trusted proxy has named a user, `token` is the console's own for such users. `form_token`: is in
-    each form of the visitor's pages; '' if nothing that lets a form act is added to it on its way."""
+    """`token`: the token for calls to the servers. `is_guest`: it is the console's own token for people without a log-in, which allows no
+    action. `caller`: if a trusted proxy has named a user, `token` is the console's own for such users. `form_token`: in each form of the
+    visitor's pages; '' if nothing that authorizes a form is added to it on its way."""
 
     token: str = field(repr=False)
     session: LoginSession | None = None
@@ -74,7 +74,7 @@ class Visitor:
 
 
 class Visitors:
-    """`client`: of the console. `guest_token`: what people without a log-in see is what this token may see; '' is none. `forwarded`: the
+    """`client`: of the console. `guest_token`: people without a log-in see what this token may see; '' means nothing. `forwarded`: the
     users of trusted proxies."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Visitors:
 
     def seen(self, request: Request) -> Visitor:
         """The visitor, with the rights that are known without a call: of the token in the request, of the user that a trusted proxy names,
-        or of the session of the cookie; the first of them. Raises RequestRefused for what can't be a token."""
+        or of the session of the cookie; the first of them. Raises RequestRefused for a string that can't be a token."""
         bearer, caller = bearer_of(request), caller_of(request)
         if bearer:
             return Visitor(bearer, None, self._remembered(bearer), caller=caller._replace(user=""))
@@ -109,7 +109,7 @@ class Visitors:
         return Visitor(guest, None, self._remembered(guest), is_guest=bool(guest), caller=caller)
 
     async def of(self, request: Request) -> Visitor:
-        """The visitor, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is wrong."""
+        """The visitor, with rights that are at most some seconds old. Raises RequestRefused, and TokenInvalid for a token that is wrong."""
         seen = self.seen(request)
         rights = seen.rights if seen.rights is not UNKNOWN else await self._ask(seen.token, seen.caller)
         if seen.caller.user and rights.known and not rights.speaks_for_others:
@@ -117,7 +117,7 @@ class Visitors:
         return replace(seen, rights=rights)
 
     async def rights_of(self, token: str, caller: RequestCaller) -> Rights:
-        """Returns what the servers say now. Raises PinLaterError."""
+        """Returns the present rights from the servers. Raises PinLaterError."""
         rights = rights_in(await caller.calls_of(self._client, token).server_info())
         digest = digest_of(token)
         self._known.pop(digest, None)

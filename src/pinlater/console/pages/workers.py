@@ -35,8 +35,8 @@ class WorkersView(PageView):
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker. `processes`: the last heard; `more`: how many others there are. `shared`: several processes
-    with its source were heard lately, so that a job in hand may be of any of them."""
+    """A worker. `processes`: the last heard; `more`: how many others there are. `shared`: several processes with its source were heard
+    lately, so that a claimed job may belong to any of them."""
 
     worker: WorkerItem
     processes: Sequence[WorkerProcessItem]

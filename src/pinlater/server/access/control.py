@@ -1,9 +1,9 @@
 """The caller's rights: tokens to grants, with one dictionary lookup for a token that was seen before.
 
-A secret is looked up by its SHA-256, so the time of a lookup says nothing about the secrets that exist. Secrets that were good once are
-remembered until the tokens change; no more can be remembered than there are tokens.
+A secret is looked up by its SHA-256, so the time of a lookup reveals nothing about the existing secrets. Secrets that were once accepted
+are remembered until the tokens change, so at most as many are remembered as there are tokens.
 
-What the callers with a token use of this server is kept across such changes, by the digest of the token. While there is no quota,
+The use of this server by the callers with a token is kept across such changes, by the digest of the token. While there is no quota,
 `has_quotas` is False, and listeners count nothing.
 """
 
@@ -28,8 +28,9 @@ _QUEUES_REMEMBERED_MAX = 1_000
 class Grant:
     """What one token allows, or, with an empty `name`, what callers without a token may do.
 
-    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look. `masks`: those that hold for the
-    caller, or None if it sees all bodies. `speaks_for_others`: it may name the user that it speaks for. `use`: what its callers use now.
+    `allowed` has methods and variants (`domain.access`); `all_queues`: the queue names of a call need no check. `masks`: those that apply
+    to the caller, or None if it sees all bodies. `speaks_for_others`: it may name the user that it acts for. `use`: what its callers use
+    at the moment.
     """
 
     def __init__(self, token: Token, use: TokenUse | None = None, masks: BodyMasks = NO_MASKS) -> None:
@@ -46,14 +47,14 @@ class Grant:
 
     @property
     def rights(self) -> CallerRights:
-        """Returns the rights of the caller, as the caller is told."""
+        """Returns the rights of the caller, in the form in which the caller gets them."""
         roles = [role.value for role in self.roles]
         return CallerRights(
             self.name or None, roles, self._patterns, self.expires_at_ms, self.speaks_for_others or None
         )
 
     def who(self, user: str | None) -> str:
-        """Returns the name of a caller that speaks for `user`, which counts only if the token may speak for others. Raises AccessDenied for
+        """Returns the name of a caller that acts for `user`, which counts only if the token may act for others. Raises AccessDenied for
         an invalid name.
         """
         name = self.name or NO_TOKEN
@@ -96,7 +97,7 @@ class Grant:
 class AccessControl:
     """The access control of one server. `monotonic` gives seconds, `now_ms` the time of day. `masks`: of bodies.
 
-    `each_token`: the quota of a token where the file does not say. `without_token`: that of all callers without a token together.
+    `each_token`: the quota of a token for which the file names none. `without_token`: the joint quota of all callers without a token.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class AccessControl:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any tokens."""
         return bool(self._grants)
 
     def replace(self, tokens: Iterable[Token]) -> None:
@@ -159,7 +160,7 @@ class AccessControl:
         return grant
 
     def use_of(self, secret: str) -> TokenUse | None:
-        """Returns what the callers with that secret use, or None if their calls are refused."""
+        """Returns the current use of the callers with that secret, or None if their calls are refused."""
         try:
             return self.grant_of(secret).use
         except TokenInvalid:
@@ -176,7 +177,7 @@ class AccessControl:
         return frozenset(self._grants)
 
     def take_used(self) -> Mapping[str, int]:
-        """The digests of the tokens that were used since the last time this was asked, each with the time now."""
+        """The digests of the tokens that were used since the last call of this function, each with the current time."""
         now_ms = self._now_ms()
         used = {}
         for grant in self._grants.values():

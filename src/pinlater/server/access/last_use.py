@@ -1,7 +1,7 @@
 """When each token was last used, in a small file beside the tokens' file that all servers of a machine share.
 
-It is for people who look for tokens that can go; nothing depends on it. The key is the digest of a token, so that a new token with
-the name of an old one was never used.
+It helps operators to find tokens that are no longer needed; nothing depends on it. The key is the digest of a token, so that a new token
+with the name of an old one counts as never used.
 """
 
 from __future__ import annotations

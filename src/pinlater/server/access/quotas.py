@@ -1,7 +1,7 @@
 """Quotas of tokens: how much of one server the callers with a token may use at the same time, and what they use now.
 
-Each server counts for itself. What is used belongs to the digest of a token, so a change of the file of tokens, or of a token's name,
-loses no count.
+Each server counts for itself. The use is counted by the digest of a token, so a change of the tokens file, or of a token's name, loses no
+count.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pinlater.domain.byte_budget import SMALL_FRAME_BYTES
 
 # With less, a server would refuse most requests.
 BYTES_LEAST = 64 * 1024
-# A worker that waits for jobs over the last connection of its token needs others to report on its jobs; and a console that has a
-# connection open for one caller uses it for another one, too.
+# A worker that waits for jobs over the last connection of its token needs another one to report on its jobs; and a console uses a
+# connection that it opened for one caller for another caller, too.
 BEYOND_LEAST = 64
 _RESERVED_SHARE = 4
 
 
 class Quota(NamedTuple):
-    """Bounds on what is used of one server at the same time. 0: no bound."""
+    """Bounds on what may be used of one server at the same time. 0: no bound."""
 
     connections: int = 0
     polls: int = 0
@@ -54,8 +54,9 @@ def check_bytes(bound: int) -> int:
 class TokenUse:
     """What the callers with one token use of this server now, and their quota. `name` is '' for all callers without a token.
 
-    `connections_beyond` the quota carry reports of workers, or were open for another token. `bytes_held`: of requests from their arrival to
-    their answers, and of answers that the peers have not taken. `refusals` only grows.
+    `connections_beyond`: connections beyond the quota, which carry reports of workers or were opened for another token. `bytes_held`:
+    bytes of requests from their arrival until they are answered, and of answers that the clients have not read. `refusals` never
+    decreases.
     """
 
     name: str
@@ -70,7 +71,7 @@ class TokenUse:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether anything counts for it now."""
+        """Whether it has connections, waiting dequeues or bytes at the moment."""
         return bool(self.connections or self.connections_beyond or self.polls or self.bytes_held)
 
     @property
@@ -83,7 +84,7 @@ class TokenUse:
         return not self.quota.connections or self.connections < self.quota.connections
 
     def takes_connection_beyond(self) -> bool:
-        """Returns whether one more connection may count beyond the quota: as many again, and not too few."""
+        """Returns whether one more connection may count beyond the quota: up to as many again, with a minimum."""
         return self.connections_beyond < max(self.quota.connections, BEYOND_LEAST)
 
     def takes_poll(self) -> bool:
@@ -91,7 +92,7 @@ class TokenUse:
         return not self.quota.polls or self.polls < self.quota.polls
 
     def takes_bytes(self, held_bytes: int, request_bytes: int, *, is_report: bool) -> bool:
-        """Returns whether a request fits that counts in `held_bytes` already.
+        """Returns whether a request fits that is already counted in `held_bytes`.
 
         A quarter beyond the quota is for reports of workers, and small ones always fit.
         """

@@ -1,7 +1,7 @@
 """Tokens as values, and their file: JSON, with the digest of each secret and never the secret itself.
 
-The file is replaced as a whole, so that a server reads the old one or the new one. Weakness: two programs of other machines that
-change the same file over a network file system without locks can take back each other's change.
+The file is replaced as a whole, so that a server reads the old one or the new one. Weakness: two programs on different machines that
+change the same file over a network file system without locks can revert each other's change.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ TOKENS_MAX = 10_000
 
 
 class Token(NamedTuple):
-    """What is known of one token. `digest` is the SHA-256 of its secret in hexadecimal digits. `speaks_for_others`: the servers believe its
-    holder the name of the user that it speaks for."""
+    """What is known about one token. `digest` is the SHA-256 of its secret in hexadecimal digits. `speaks_for_others`: the servers accept
+    the name of the user that its holder acts for."""
 
     name: str
     digest: str
@@ -153,7 +153,8 @@ def _flag(entry: dict[str, Any], field: str) -> bool:
 
 
 def tokens_text(tokens: Sequence[Token]) -> str:
-    """The content of a file with these tokens. A token without a quota of its own is written as servers before quotas read it."""
+    """The content of a file with these tokens. A token without a quota of its own is written in the format that servers from before
+    quotas can read."""
     entries = [
         {
             "name": token.name,
@@ -175,10 +176,10 @@ def change_tokens(
     change: Callable[[tuple[Token, ...]], Sequence[Token]],
     note: Callable[[bytes, bytes], None] | None = None,
 ) -> None:
-    """Replaces the tokens of the file by what `change` makes of them; a file that is missing has none. `note` is called before that, with
+    """Replaces the tokens of the file by the result of `change`; a missing file has no tokens. `note` is called before that, with
     the content of the file before and after.
 
-    Raises ValueError for a broken file, OSError, and what `change` raises; then the file stays as it is.
+    Raises ValueError for a broken file, OSError, and the errors of `change`; then the file stays as it is.
     """
     with locked(path):
         before = path.read_bytes() if path.exists() else None

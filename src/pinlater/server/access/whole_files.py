@@ -33,8 +33,9 @@ def others_may_write(descriptor: int) -> bool:
 def replace_file(path: Path, text: str, *, like: Path | None = None, check: Callable[[], None] | None = None) -> None:
     """Writes a new file, flushed to disk, and puts it in the place of the old one. A link stays one.
 
-    It has the mode, the group and, if that is allowed, the owner of the old one, or of the file `like`; without one it is for its owner
-    alone. `check` is called right before. Raises OSError, also if the group can't be kept, and what `check` raises; then nothing changes.
+    It keeps the mode, the group and, if that is allowed, the owner of the old file, or of the file `like`; without one, only its owner
+    can read it. `check` is called just before the replacement. Raises OSError, also if the group can't be kept, and the errors of
+    `check`; then nothing changes.
     """
     target = path.resolve()
     readers = target if like is None else like.resolve()

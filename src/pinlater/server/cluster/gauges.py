@@ -29,7 +29,7 @@ def show_owners(ownership: Ownership, metrics: Metrics) -> None:
 
 
 def show_calls_for_others(role: ServerRole, metrics: Metrics) -> None:
-    """A gauge of the calls that a server with the other role is for. Each server takes them all the same."""
+    """A gauge of the calls for which a server with the other role is meant. Each server accepts all of them all the same."""
     other, own = (Role.WORK, Role.PRODUCE) if role is ServerRole.ENQUEUE else (Role.PRODUCE, Role.WORK)
     methods = [name for name, allowed in METHOD_ROLES.items() if other in allowed and own not in allowed]
     metrics.gauge(
@@ -41,7 +41,7 @@ def show_calls_for_others(role: ServerRole, metrics: Metrics) -> None:
 
 
 def show_forwarding(forwarding: Forwarding, taken: TrafficByServer, metrics: Metrics) -> None:
-    """Gauges of calls to all servers, also to those that come later. `taken`: what other servers sent."""
+    """Gauges of calls to all servers, including those that come later. `taken`: what other servers sent."""
     metrics.labelled_gauge(
         "forwarded-items-",
         forwarding.sent.items_by_kind,

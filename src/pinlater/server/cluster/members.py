@@ -1,10 +1,10 @@
-"""Which servers use the shards, as the shards know it: their number divides rate limits.
+"""Which servers use the shards, according to the shards: their number divides rate limits.
 
-Each shard has a row for each of its servers. One that can't be reached by some server lacks that one's row, so the shard with the most
+Each shard has a row for each of its servers. A shard that some server can't reach lacks that server's row, so the shard with the most
 rows counts. A server that was killed is counted until its lease has lapsed; until then the others keep its share of a limit free.
 
-A server with another map of shards does harm that it can't know of: it finds no job on a shard that it doesn't have, and takes unique keys
-elsewhere. So a server that sees it on some shards and for minutes not on others logs that.
+A server with another map of shards does harm without knowing: it finds no job on a shard that it doesn't have, and stores unique keys on
+other shards. So a server that sees another one on some shards, but for minutes not on others, logs that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pinlater.server.storage.values import Member
 
 logger = logging.getLogger(__name__)
 
-# Longer than a lease, and than any server takes to learn of a new map.
+# Longer than a lease, and than a server takes to learn of a new map.
 _UNLIKE_S = 120.0
 
 
@@ -30,7 +30,7 @@ class ClusterMembers:
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
-        self._unlike: dict[tuple[str, str], float] = {}  # since when a server is not on a shard; said: infinity
+        self._unlike: dict[tuple[str, str], float] = {}  # missing on a shard since; infinity once logged
         self.known: Sequence[Member] = ()
         self.by_shard: dict[ShardLanes, Sequence[Member]] = {}  # of those that answered
 

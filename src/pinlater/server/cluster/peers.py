@@ -1,6 +1,7 @@
-"""Which other servers share these shards, and the secrets by which servers know each other: what the stores say.
+"""Which other servers share these shards, and the secrets by which servers authenticate each other, according to the stores.
 
-Every shard has a secret of its own, since none of them is special; a server proves itself to another with that of a shard where it saw it.
+Every shard has its own secret, since no shard is special; a server proves itself to another with the secret of a shard on which it saw
+that server.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Peers:
 
     @property
     def secrets(self) -> list[bytes]:
-        """The secrets of all shards: any of them may prove a server."""
+        """The secrets of all shards: a server may prove itself with any of them."""
         return [*self.secrets_by_shard.values()]
 
     @property
@@ -39,7 +40,7 @@ class Peers:
         return {shard.name: secret for shard, (_, secret) in self._announced.items()}
 
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        """Announces this server on shards where it isn't yet, and learns of the others. Asks a shard that fails again next time."""
+        """Announces this server on shards where it isn't yet, and learns of the others. Asks a shard that failed again next time."""
         self._announced = {shard: known for shard, known in self._announced.items() if shard in members}
         new = {shard: shard.store for shard in members if shard.shared is not None and not self._is_known(shard)}
         secrets = await asyncio.gather(
@@ -59,8 +60,8 @@ class Peers:
         self._say_if_not_alone(members)
 
     def _say_if_not_alone(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        """Logs, once, that another server announces the same address: the others reach one of the two. One that was killed has its row,
-        too, until its lease ends, but is no longer seen."""
+        """Logs, once, that another server announces the same address: the others reach only one of the two. A server that was killed
+        keeps its row until its lease ends, but is no longer seen."""
         found = {
             (shard, member.slot): member.seen_at_ms
             for shard, (slot, _) in self._announced.items()

@@ -1,1 +1,1 @@
-"""Finds, layers and checks the settings, and watches the files that are read again while the server runs."""
+"""Finds, layers and checks the settings, and watches the files that are reread while the server runs."""

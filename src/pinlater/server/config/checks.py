@@ -1,6 +1,6 @@
-"""Checks that need more than one key, or a look at a file: still before anything starts.
+"""Checks that need more than one key, or read a file: they still run before anything starts.
 
-A rate-limit, server-set or shard file that is named but missing or broken is a problem here, though later a broken one only keeps the
+A rate-limit, server-set or shard file that is named but missing or broken is a problem here, although later a broken file only keeps the
 old values: at the start there are no old values, and a start without limits would release the very traffic that the operator limits.
 """
 
@@ -39,8 +39,8 @@ def check_together(
 ) -> list[str]:
     """Returns all problems beyond single values, each with its place.
 
-    `driver_needed`: a store without its driver is wrong, too. `tokens_needed`: so is a file of tokens, or a certificate, that is missing
-    or broken.
+    `driver_needed`: a store without its driver is a problem, too. `tokens_needed`: a tokens file or a certificate that is missing or broken
+    is a problem, too.
     """
     problems = list(_problems(settings))
     if tokens_needed:
@@ -130,7 +130,7 @@ def _coordinator_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _form_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Values that have a form of their own, and files that must be good at the start."""
+    """Values that have a format of their own, and files that must be valid at the start."""
     checks: Mapping[str, Callable[[Any], object]] = {
         "admin_password_hash": check_hash_form,
         "queue_limits_file": rate_limits_in,
@@ -238,7 +238,7 @@ def _tls_warnings(settings: Settings) -> Iterator[str]:
     try:
         names = load_certificate(tls, WallClock().now_ms() / 1000).names
     except CertificateBroken:
-        return  # where that matters it is a problem
+        return  # where it matters, it is a problem
     if not names:
         yield f"{tls.certificate_file} has no subject alternative name: no client can verify the name of this server"
 
@@ -266,12 +266,12 @@ def _others_may_read(path: Path) -> bool:
 
 
 def _hosts(settings: Settings) -> set[str]:
-    """Returns every address that a part of the server listens on."""
+    """Returns every address on which a part of the server listens."""
     return {getattr(getattr(settings, table), "host", settings.host) for table in tables()}
 
 
 def hosts_without_access_control(settings: Settings) -> list[str]:
-    """The addresses beyond loopback at which every caller may do anything."""
+    """The addresses beyond loopback on which every caller may do anything."""
     if settings.access.tokens_file is not None:
         return []
     return [host for host in sorted(_hosts(settings)) if not is_loopback(host)]

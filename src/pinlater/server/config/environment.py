@@ -1,8 +1,8 @@
 """Settings from environment variables: PINLATER_, then the key's path in capitals, with `_` between table and field.
 
-Unknown variables only warn, because others set them too. Kubernetes does it in every pod beside a Service: one called `pinlater`
-gives PINLATER_PORT, PINLATER_PORT_* and PINLATER_SERVICE_*, of which we define none; one called `pinlater-thrift` gives
-PINLATER_THRIFT_PORT=tcp://..., which is told by its value and ignored.
+Unknown variables only cause warnings, because other programs set such variables too. Kubernetes does so in every pod for each Service:
+one called `pinlater` gives PINLATER_PORT, PINLATER_PORT_* and PINLATER_SERVICE_*, none of which we define; one called `pinlater-thrift`
+gives PINLATER_THRIFT_PORT=tcp://..., which is recognised by its value and ignored.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def is_reserved(variable: str) -> bool:
 
 
 def read_environment(env: Mapping[str, str]) -> SettingsSource:
-    """Returns what the environment says. An empty value means not set."""
+    """Returns the settings from the environment. An empty value means not set."""
     known = variables()
     given: dict[str, Given] = {}
     warnings: list[str] = []

@@ -1,4 +1,4 @@
-"""What is wrong with the settings, all of it at once, in words for the operator who edits the file."""
+"""What is wrong with the settings, all of it at once, in text for the operator who edits the file."""
 
 from __future__ import annotations
 

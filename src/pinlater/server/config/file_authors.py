@@ -1,10 +1,10 @@
-"""The users whose commands changed a file of tokens or shards: kept in a second file next to it, which servers read when they take
-over the file.
+"""The users whose commands changed a file of tokens or shards: kept in a second file next to it, which servers read when they apply the
+file.
 
 Each of its entries names the tokens or shards of one change, and has digests of the file before and after. It counts only while entries
 without a gap lead to the file as it is: a change by hand breaks the chain, so that no earlier user is taken for its author.
 
-Weakness: it says what the command said. A user who may write the files can write any name there.
+Weakness: it records what the command reported. A user who may write the files can write any name there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOKS, _PAUSE_S = 3, 0.05
 
 
 class FileAuthor(NamedTuple):
-    """A user, in words that no token is called by, and the machine where the command ran."""
+    """A user, in a form that no token's name can have, and the machine where the command ran."""
 
     user: str
     host: str
@@ -57,8 +57,8 @@ def note_author(path: Path, names: Sequence[str], author: FileAuthor, before: by
 
 
 def authors_of(path: Path | None) -> Mapping[str, FileAuthor]:
-    """The user who last changed the token or shard of each name; empty if the file was changed by hand since. Blocks for a look at both,
-    and some moments if they do not fit: one may be replaced just now."""
+    """The user who last changed the token or shard of each name; empty if the file was changed by hand since. Blocks while it reads both
+    files, and for a moment longer if they do not match: one may be about to be replaced."""
     if path is None:
         return {}
     target = path.resolve()

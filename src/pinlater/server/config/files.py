@@ -1,4 +1,4 @@
-"""Files that are read again while the server runs: queues' rate limits, the set of live servers, tokens; in `shard_file` the shards.
+"""Files that are reread while the server runs: queues' rate limits, the set of live servers, tokens; in `shard_file` the shards.
 
 The maintenance runner calls `refresh` every 10 s, in a thread if the file could be slow. A broken file never changes anything:
 it is logged once for each content, and the last good values stay. The file is read each time and compared by content; its time
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class FileBroken(Exception):
-    """A file that can't be read or understood; the text names it and says why."""
+    """A file that can't be read or understood; the text names it and the reason."""
 
 
 class WatchedFile(Generic[T]):
@@ -75,7 +75,7 @@ class WatchedFile(Generic[T]):
 
 
 def rate_limits_in(path: Path) -> WatchedFile[Mapping[str, float]]:
-    """Jobs a second by queue. A queue that isn't named has no limit; 0 stops it. Raises `FileBroken`."""
+    """Jobs a second by queue. A queue that isn't named has no limit; 0 stops its dequeues. Raises `FileBroken`."""
     return WatchedFile(path, _parse_rate_limits)
 
 
@@ -90,7 +90,7 @@ def tokens_in(path: Path) -> WatchedFile[tuple[Token, ...]]:
 
 
 def read_bytes(path: Path, *, private: bool = False) -> bytes:
-    """The file as it is now. Raises `FileBroken`, also if it is to be `private` and every user of the machine may write it."""
+    """The file as it is now. Raises `FileBroken`, also if the file is to be `private` and every user of the machine may write it."""
     try:
         with path.open("rb") as file:
             if private and others_may_write(file.fileno()):

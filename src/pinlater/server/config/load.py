@@ -1,4 +1,4 @@
-"""Layers the sources and checks all of them: flags before environment before file before default.
+"""Layers the sources and checks all of them: flags override the environment, which overrides the file, which overrides defaults.
 
 All problems are reported at once, before anything starts. Nothing is opened or created here; files named by settings
 are only read.
@@ -24,7 +24,7 @@ from pinlater.server.config.values import read_value
 
 
 class Loaded(NamedTuple):
-    """Checked settings; `origins` says for every key where its value came from. Warnings are for the log."""
+    """Checked settings; `origins` names the source of every key's value. Warnings are for the log."""
 
     settings: Settings
     origins: Mapping[str, Origin]
@@ -43,7 +43,7 @@ def load(
 
     Without `config_path` the file is the one that PINLATER_CONFIG names, or none. `flags` are values by path (`thrift.port`) or by
     the flag's name (`thrift_port`); None means not given, and a `Given` names a flag of its own. Without `driver_needed` a store whose
-    driver is not installed is a warning. Without `tokens_needed` the file of tokens is not looked at.
+    driver is not installed is a warning. Without `tokens_needed` the tokens file is not checked.
     """
     env = env or {}
     path = config_path or env.get("PINLATER_CONFIG")
@@ -79,7 +79,7 @@ def _read_flags(flags: Mapping[str, object]) -> SettingsSource:
 
 
 def _read_file(path: Path) -> SettingsSource:
-    """The settings file; its suffix says which of the two languages it is in. Java's is in Latin-1 if it isn't UTF-8."""
+    """The settings file; its suffix tells which of the two formats it has. Java's format is in Latin-1 if it isn't UTF-8."""
     readers = {".toml": read_toml, ".properties": read_original}
     reader = readers.get(path.suffix)
     if reader is None:
@@ -96,9 +96,9 @@ def _read_file(path: Path) -> SettingsSource:
 
 
 def _layer(sources: Iterable[SettingsSource], problems: list[str]) -> tuple[dict[str, object], dict[str, Origin]]:
-    """The value of each key from the first source that sets it, and where it came from; a key that is not set may take another's value.
+    """The value of each key from the first source that sets it, and that source; a key that is not set may take another's value.
 
-    Values of the later sources are checked too, except for a store, because one that is not used need not exist here.
+    Values of the later sources are checked too, except for a store, because an unused store need not exist here.
     """
     values: dict[str, object] = {}
     origins: dict[str, Origin] = {}

@@ -1,8 +1,8 @@
 """The original's server settings, a `.properties` file with its key names, accepted as it is.
 
-Each of its keys either is a setting of ours in another unit, or says something that our design has no use for; then a warning says
-what takes its place. Our own settings are possible in the same spelling: the variable's name without PINLATER_, e.g. `HOST`,
-`HTTP_PORT`, `JOBS_MAX_BODY_BYTES`. An empty value means not set; of a key that comes twice the last counts, as in Java.
+Each of its keys is a setting of ours in another unit, or sets something for which our design has no use; then a warning names its
+replacement. Our own settings are possible in the same spelling: the variable's name without PINLATER_, e.g. `HOST`, `HTTP_PORT`,
+`JOBS_MAX_BODY_BYTES`. An empty value means not set; if a key occurs twice, the last value counts, as in Java.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?", re.ASCII)
 
 
 class Same(NamedTuple):
-    """A key that is a setting of ours: its path, and, if the units differ, theirs and how many of ours one of it is.
+    """A key that is a setting of ours: its path, and, if the units differ, its unit and how many of our units one of it is.
 
-    `also`: a second one of ours, of another kind of store.
+    `also`: a second setting of ours, for another kind of store.
     """
 
     path: str
@@ -97,7 +97,7 @@ def known_names() -> set[str]:
 
 
 def read_original(path: Path, text: str) -> SettingsSource:
-    """Returns what the file says, in our keys and units."""
+    """Returns the settings of the file, in our keys and units."""
     try:
         entries = {entry.key: entry for entry in parse_properties(text)}
     except PropertiesInvalid as error:
@@ -111,7 +111,7 @@ def _backend_fault(name: str) -> str:
 
 
 class _FileTranslation:
-    """One file on its way to our keys; collects what is wrong on the way."""
+    """The translation of one file to our keys; collects problems on the way."""
 
     def __init__(self, path: Path, entries: Mapping[str, Property]) -> None:
         self._path = path
@@ -144,7 +144,8 @@ class _FileTranslation:
                 yield self._given(path, entry, raw)
 
     def _store(self) -> Iterator[Given]:
-        """Yields PINLATER_BACKEND with its path. A store that can't be determined is a fault only if no flag or variable names another."""
+        """Yields PINLATER_BACKEND with its path. A store that can't be determined is a problem only if no flag or variable names
+        another."""
         backend, file, shards = (self._set.get(name) for name in STORE_KEYS)
         kind = backend.value.strip().lower() if backend else "" if "STORE" in self._set else "mysql"
         if file is not None and kind != "sqlite":

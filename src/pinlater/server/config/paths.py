@@ -1,4 +1,4 @@
-"""Paths as settings write them: relative ones count from the file that they stand in, `~` is the home directory."""
+"""Paths in settings: relative ones are relative to the file that contains them, `~` is the home directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def resolved(text: str, base: Path | None) -> Path:
-    """The path that `text` means; without `base` a relative one stays relative, to the working directory. Raises `ValueError`."""
+    """The path that `text` means; without `base` a relative path stays relative to the working directory. Raises `ValueError`."""
     if "\0" in text:
         raise ValueError("has a zero byte in it")
     try:

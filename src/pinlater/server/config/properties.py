@@ -2,7 +2,7 @@
 
 Comments begin with `#` or `!`; a key ends at the first `=`, `:` or white space; a backslash at the end of a line joins the next
 one, which loses its leading white space; `\\t \\n \\r \\f \\uXXXX` are characters, any other escaped character stands for itself.
-Must never guess: what can't be read is a problem with its line.
+It never guesses: an entry that can't be read is a problem with its line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PropertiesInvalid(ValueError):
 
 
 def parse_properties(text: str) -> list[Property]:
-    """Returns all entries in order; a key may come twice. Raises `PropertiesInvalid`."""
+    """Returns all entries in order; a key may occur twice. Raises `PropertiesInvalid`."""
     return [_entry(number, line) for number, line in _logical_lines(text)]
 
 

@@ -1,7 +1,7 @@
-"""The keys of the settings, read off the dataclasses: name, type, default, bounds, variable and flag of each.
+"""The keys of the settings, derived from the dataclasses: name, type, default, bounds, variable and flag of each.
 
 A field has its bounds (inclusive) as msgspec's `Meta`, and `secret` in its metadata. Without bounds a whole number is at least 1 (0 if
-the default is 0), a port is 0 to 65535, a duration at most ten years: the name says what it is.
+the default is 0), a port is 0 to 65535, a duration at most ten years: the name tells which of these it is.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def tables() -> Mapping[str, type]:
 
 
 def nearest_key(name: str) -> str:
-    """A hint at the path that an unknown `name` may mean: the same field of another table, or else one with a similar spelling."""
+    """A hint at the path that an unknown `name` may mean: the same field of another table, or else a path with a similar spelling."""
     same_field = [path for path, key in keys().items() if key.field == name.rpartition(".")[2]]
     return f" (did you mean {same_field[0]}?)" if same_field else did_you_mean(name, keys())
 
@@ -117,7 +117,7 @@ def _key(table: str, item: Field[Any], hint: Any) -> Key:
 
 
 def _range(name: str, kind: object, default: object) -> tuple[float, float]:
-    """Returns what the name and the type say."""
+    """Returns the bounds that the name and the type imply."""
     if kind is float:
         return 0, TEN_YEARS_MS // 1000 if name.endswith("_s") else math.inf
     if name == "port" or name.endswith("_port"):

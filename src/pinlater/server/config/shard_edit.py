@@ -1,7 +1,7 @@
-"""Changes a shard file as a careful hand would: one entry, every other sign as it was; and all at once, so that no reader sees a half.
+"""Changes one entry of a shard file and keeps every other character; the change is atomic, so that no reader sees a part of it.
 
-The text is changed where the entry stands, not written anew from what was understood: layout, order and what other programs keep in it
-stay. A MySQL file's entries are the members of its object; a Redis file's are the elements of its list "shards", by their names.
+The text is changed where the entry is, not regenerated from parsed values: layout, order and what other programs keep in it stay. A MySQL
+file's entries are the members of its object; a Redis file's are the elements of its list "shards", by their names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _LIST, _CONFIG = "shards", "shardConfig"
 
 
 class JsonMember(NamedTuple):
-    """A member of an object in the text: its name begins at `start`, its value goes from `value` to `end`. Of a list the name is empty."""
+    """A member of an object in the text: its name begins at `start`, its value spans `value` to `end`. The name is empty for an
+    element of a list."""
 
     name: str
     start: int
@@ -70,8 +71,8 @@ def without_entry(text: str, key: str) -> str:
 
 
 def replace_text(path: Path, before: str, after: str) -> None:
-    """Puts `after` in the file's place (`replace_file`). Raises OSError, also if the file is missing, and ValueError if another program has
-    changed it since `before` was read.
+    """Replaces the file's content by `after` (`replace_file`). Raises OSError, also if the file is missing, and ValueError if another
+    program has changed it since `before` was read.
     """
     target = path.resolve(strict=True)
 
@@ -83,11 +84,11 @@ def replace_text(path: Path, before: str, after: str) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The file's text, its line ends as they are. Raises OSError, ValueError if it isn't UTF-8."""
+    """The file's text with its original line ends. Raises OSError, ValueError if it isn't UTF-8."""
     return path.read_bytes().decode()
 
 
-# --- where things stand -------------------------------------------------------------------------------------------------
+# --- positions in the text ------------------------------------------------------------------------------------------------
 
 
 def _entries(text: str, key: str) -> tuple[Sequence[JsonMember], int]:
@@ -113,7 +114,7 @@ def _member(text: str, brace: int, name: str) -> JsonMember:
 
 
 def _members(text: str, begin: int) -> list[JsonMember]:
-    """Returns the members of the object or list that begins there, in order. The text has been understood before, so it is JSON."""
+    """Returns the members of the object or list that begins there, in order. The text has been parsed before, so it is JSON."""
     decoder = json.JSONDecoder()
     found: list[JsonMember] = []
     at = _behind_space(text, begin + 1)
@@ -131,7 +132,7 @@ def _members(text: str, begin: int) -> list[JsonMember]:
 
 
 def _begin(text: str) -> int:
-    return text.index("{")  # a byte order mark may stand before it
+    return text.index("{")  # a byte order mark may precede it
 
 
 def _behind_space(text: str, at: int) -> int:

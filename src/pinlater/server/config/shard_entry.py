@@ -1,4 +1,4 @@
-"""Where a shard is, as an entry of a shard file or a URL says it, and how the words of such an entry are read.
+"""Where a shard is, from an entry of a shard file or a URL, and how the words of such an entry are parsed.
 
 Messages name the entry and the word, never its value. An unknown word is an error if it is similar to a known one (a `dequeuOnly` must not
 be overlooked). Other unknown words are ignored, since such files also serve other programs.
@@ -32,7 +32,8 @@ class SentinelAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ShardAddress:
-    """Where a shard is and who logs in there. An absent part is None or empty: the settings have it. Never shown with its password.
+    """Where a shard is and with which user and password to log in there. An absent part is None or empty: the settings supply it. Never
+    shown with its password.
 
     The text is a URL.
     """
@@ -67,8 +68,8 @@ class ShardAddress:
 
 
 class ShardEntry(NamedTuple):
-    """An entry of a shard file, or a URL. `key` is empty for a URL. `names`: its shards. `lost`: their data are gone for good; the entry
-    only says so."""
+    """An entry of a shard file, or a URL. `key` is empty for a URL. `names`: its shards. `lost`: its data are gone for good; the entry
+    only records that."""
 
     key: str
     names: Sequence[str]
@@ -110,7 +111,7 @@ def read_entry(
 
 
 def check_words(key: str, value: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raises ValueError for a word that is probably one of `known`, misspelt."""
+    """Raises ValueError for a word that is probably a misspelling of one of the `known` words."""
     for name in value:
         hint = "" if name in known else did_you_mean(name, known)
         if hint:
@@ -145,7 +146,8 @@ def optional_text(key: str, value: Mapping[str, Any], name: str) -> str | None:
 
 
 def parse_sentinels(texts: Sequence[str]) -> tuple[SentinelAddress, ...]:
-    """Parses strings with one `HOST:PORT` each, or several with commas between them. Raises `ValueError` in words, without the string."""
+    """Parses strings with one `HOST:PORT` each, or several with commas between them. Raises `ValueError` with a text that does not
+    contain the string."""
     return tuple(_sentinel(part) for text in texts for part in text.split(","))
 
 

@@ -1,6 +1,6 @@
-"""The shards that the settings name: those of a shard file, read again when it changes, or the one of a URL. Of any kind.
+"""The shards that the settings name: those of a shard file, which is reread when it changes, or the one of a URL. Of any kind.
 
-What is in such a file is known to its kind of store (`kinds`). Errors name the entry, and never a password.
+Its kind of store knows the format of such a file (`kinds`). Errors name the entry, and never a password.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pinlater.server.config.shard_entry import ConfiguredShard, ShardEntry
 
 
 class ShardSource:
-    """The shards that the settings name, and whether they have changed since. Raises `FileBroken` if they can't be told at the start."""
+    """The shards that the settings name, and whether they have changed since. Raises `FileBroken` if they can't be read at the start."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._kind = settings, SHARDED[settings.store.kind]
@@ -27,12 +27,12 @@ class ShardSource:
 
     @property
     def last_error(self) -> str | None:
-        """The problem of the files as they are now, or None if they are valid."""
+        """The problem with the present files, or None if they are valid."""
         errors = [file.last_error for file in (self._shards, self._password) if file is not None and file.last_error]
         return "; ".join(errors) or None
 
     def refresh(self) -> bool:
-        """Looks at the files again. Returns whether the shards are others now. Never raises; a broken file changes nothing."""
+        """Reads the files again. Returns whether the shards have changed. Never raises; a broken file changes nothing."""
         for file in (self._shards, self._password):
             if file is not None:
                 file.refresh()
@@ -41,7 +41,7 @@ class ShardSource:
 
     @property
     def entries(self) -> Sequence[ShardEntry]:
-        """What the shard file says, or the URL."""
+        """The content of the shard file, or the URL."""
         if self._shards is not None:
             return self._shards.value
         url = self._settings.store.url
@@ -58,7 +58,8 @@ def find_shards(settings: Settings) -> Sequence[ConfiguredShard]:
 
 
 def kind_of_file(path: Path) -> str:
-    """Returns the kind of store of a shard file. If that can't be told, it is the first kind, and reading the file then says why."""
+    """Returns the kind of store of a shard file. If that can't be determined, it is the first kind, and reading the file then reports
+    why."""
     first, *others = SHARDED.values()
     try:
         document = json.loads(read_bytes(path))

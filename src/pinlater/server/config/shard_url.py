@@ -1,7 +1,7 @@
 """A single shard, named by a URL: `mysql://USER@HOST:PORT/DATABASE?tls=true`, `rediss://USER@HOST:PORT/DB`.
 
-In the place of the host there may be a socket (`?socket=PATH`) or, for Redis, Sentinels with the master's name
-(`?sentinel=HOST:PORT&master=NAME`). No error shows a value: if a password is not encoded, parts of it may stand anywhere in the URL.
+Instead of the host there may be a socket (`?socket=PATH`) or, for Redis, Sentinels with the master's name
+(`?sentinel=HOST:PORT&master=NAME`). No error shows a value: if a password is not encoded, parts of it may be anywhere in the URL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HOST_FORBIDDEN = re.compile(r"[\s/@\x00-\x1f]")
 
 
 def parse_url(text: str, kind: ShardedKind) -> ShardAddress:
-    """The address in the URL. Raises `ValueError` in words, without any password."""
+    """The address in the URL. Raises `ValueError` with a text that contains no password."""
     encode = f"a password that holds one of / ? # @ % has to be percent-encoded, or given by PINLATER_{kind.name.upper()}_PASSWORD"
     try:
         parts = urlsplit(text)
@@ -70,7 +70,7 @@ def _decoded(text: str, what: str, encode: str) -> str:
 
 
 def _single(options: Mapping[str, Sequence[str]], name: str) -> str | None:
-    """The value of an option that may come once. Raises `ValueError` if it comes twice, or names no socket or master."""
+    """The value of an option that may occur once. Raises `ValueError` if it occurs twice, or names no socket or master."""
     values = options.get(name, ())
     if len(values) > 1:
         raise ValueError(f"has the option {name} twice")
@@ -80,7 +80,7 @@ def _single(options: Mapping[str, Sequence[str]], name: str) -> str | None:
 
 
 def _login(parts: SplitResult) -> tuple[str | None, str | None]:
-    """Returns user and password as written; `None` for a part that is absent, an empty password for one that is there and empty."""
+    """Returns user and password as written; `None` for a part that is absent, an empty password for one that is present and empty."""
     before, at, _ = parts.netloc.rpartition("@")
     if not at:
         return None, None
@@ -89,7 +89,7 @@ def _login(parts: SplitResult) -> tuple[str | None, str | None]:
 
 
 def _options(query: str, kind: ShardedKind) -> Mapping[str, Sequence[str]]:
-    """Returns the options by name. A value isn't shown: the value of a misspelt option may be a password."""
+    """Returns the options by name. Values are not shown: the value of a misspelt option may be a password."""
     given: dict[str, list[str]] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in kind.url_options:

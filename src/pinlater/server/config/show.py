@@ -1,4 +1,4 @@
-"""The effective settings as an operator may see them: each value with where it came from, secrets left out."""
+"""The effective settings as an operator may see them: each value with its source, without secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HIDDEN = "(set, not shown)"
 
 
 class Shown(NamedTuple):
-    """One effective setting. JSON can represent `value`."""
+    """One effective setting. `value` can be encoded as JSON."""
 
     path: str
     value: object

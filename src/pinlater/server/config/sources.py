@@ -1,4 +1,4 @@
-"""What a source of settings gives, before anything is typed or layered."""
+"""The content of one source of settings, before anything is typed or layered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """Where a value came from. `source`: default, file, environment or flag; `place`: file and line, variable, flag, or empty."""
+    """The source of a value. `source`: default, file, environment or flag; `place`: file and line, variable, flag, or empty."""
 
     source: str
     place: str = ""
@@ -20,7 +20,7 @@ class Origin(NamedTuple):
 class Given(NamedTuple):
     """One value as a source holds it. A relative path in it counts from `base` (None: the working directory).
 
-    `fault` makes it a problem, but only if no stronger source says otherwise.
+    `fault` makes it a problem, but only if no stronger source sets the key.
     """
 
     path: str
@@ -31,7 +31,7 @@ class Given(NamedTuple):
 
 
 class SettingsSource(NamedTuple):
-    """All that one source says, with what is wrong with it."""
+    """All values of one source, with its problems."""
 
     given: Mapping[str, Given]
     problems: tuple[str, ...] = ()

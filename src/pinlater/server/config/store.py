@@ -1,6 +1,6 @@
-"""Which store a server keeps its jobs in, from one word: `sqlite:PATH`, `memory:`, `mysql:FILE`, `mysql://user@host/database` …
+"""Which store a server keeps its jobs in, from one string: `sqlite:PATH`, `memory:`, `mysql:FILE`, `mysql://user@host/database` …
 
-A URL may hold a password. It is never part of what is shown: not of a location's text, not of a complaint about one.
+A URL may hold a password. It is never shown: neither in the text of a location nor in an error about one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POSSIBLE = (
 
 
 class StoreLocation(NamedTuple):
-    """A store and where it is: `path` is the file of an embedded store, `shard_file` or `url` say where another's shards are."""
+    """A store and where it is: `path` is the file of an embedded store, `shard_file` or `url` tell where the shards of other stores are."""
 
     kind: str
     path: Path | None = None
@@ -39,7 +39,7 @@ class StoreLocation(NamedTuple):
 
 
 def parse_store(text: str, base: Path | None = None) -> StoreLocation:
-    """The location that `text` names; a relative path counts from `base`. Raises `ValueError` in words, without any password."""
+    """The location that `text` names; a relative path counts from `base`. Raises `ValueError` with a text that contains no password."""
     word, colon, rest = text.strip().partition(":")
     if word in EMBEDDED and (colon if EMBEDDED[word].in_file else not rest):
         return StoreLocation(word, EMBEDDED[word].locate(rest, base))
@@ -55,7 +55,8 @@ def parse_store(text: str, base: Path | None = None) -> StoreLocation:
 
 
 def without_password(text: str) -> str:
-    """Returns `text` as an error may show it: of a possible URL with a password, nothing up to the last `@` and no query."""
+    """Returns `text` in the form in which an error may show it: a possible URL with a password loses everything up to the last `@`, and
+    its query."""
     word, colon, rest = text.strip().partition(":")
     names_file = word in EMBEDDED and EMBEDDED[word].in_file
     if not colon or names_file or ("@" not in rest and not rest.startswith("//")):

@@ -1,7 +1,7 @@
 """A settings file in TOML: top-level keys, and one table for each part of the server.
 
-Weakness: the parser doesn't say where a value stood, so lines are found by a second look at the text, which multi-line
-strings could fool; then a message names a wrong line, never a wrong value.
+Weakness: the parser doesn't report where a value was, so lines are found by a second pass over the text, which multi-line strings could
+mislead; then a message names a wrong line, never a wrong value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
 
 def read_toml(path: Path, text: str) -> SettingsSource:
-    """Returns what the file says. Unknown keys and broken syntax are problems."""
+    """Returns the settings of the file. Unknown keys and broken syntax are problems."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -42,7 +42,7 @@ def read_toml(path: Path, text: str) -> SettingsSource:
 
 
 def _flat(document: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Keys by their path; an unknown table stays in one piece, so that it is reported once."""
+    """Keys by their path; an unknown table is kept as a whole, so that it is reported once."""
     found: list[tuple[str, object]] = []
     for name, value in document.items():
         if isinstance(value, dict) and name in tables():
@@ -53,7 +53,7 @@ def _flat(document: Mapping[str, object]) -> list[tuple[str, object]]:
 
 
 def _problem(name: str, raw: object) -> str | None:
-    """A number in quotes could be milliseconds, as the key's name has them, or seconds, as in durations elsewhere: it is refused."""
+    """A number in quotes could be milliseconds, as in the key's name, or seconds, as in durations elsewhere: it is refused."""
     if name in tables():
         return f"{name} is a table: write [{name}], and its keys below it"
     if isinstance(raw, dict) and name in keys():

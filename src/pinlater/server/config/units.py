@@ -9,7 +9,7 @@ _BYTES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 1
 
 
 def size_bytes(text: str) -> int:
-    """Returns the number of bytes in a text such as `16 MiB`. Raises `ValueError` in words that follow the text."""
+    """Returns the number of bytes in a text such as `16 MiB`. Raises `ValueError` with a text that continues a sentence about the text."""
     match = _NUMBER_AND_UNIT.fullmatch(text.strip())
     factor = _BYTES.get(match[2].lower()) if match else None
     if match is None or factor is None:

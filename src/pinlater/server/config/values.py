@@ -1,6 +1,7 @@
-"""Converts what a source holds to the value of a key: types, units and bounds. Pure; every fault is a `ValueError` in words.
+"""Converts the raw value of a source to the value of a key: types, units and bounds. Pure; every problem is a `ValueError` with a text
+for the operator.
 
-Strings are read here, since they may have units. msgspec says whether the value has the type of the key.
+Strings are parsed here, since they may have units. msgspec checks whether the value has the type of the key.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def read_value(key: Key, raw: object, base: Path | None = None) -> object:
 
 
 def _from_text(key: Key, text: str, base: Path | None) -> object:
-    """Returns what the string says, as a TOML file can say it; the string itself if it can't be such a value. Raises `ValueError` in words
-    that follow the string."""
+    """Returns the string parsed as a TOML file would contain it; the string itself if that is impossible. Raises `ValueError` with a
+    text that continues a sentence about the string."""
     bare = text.strip()
     has_unit = bare[-1:].isalpha()  # a plain number is in the unit of the key's name
     if key.type is int and _WHOLE.fullmatch(bare):
@@ -70,7 +71,7 @@ def _from_text(key: Key, text: str, base: Path | None) -> object:
 
 
 def _shown(key: Key, raw: object, complaint: str) -> str:
-    """Returns the problem with the value in front, unless the value is a secret."""
+    """Returns the problem, preceded by the value unless that is a secret."""
     if key.secret:
         return f"the value {complaint}"
     shown = without_password(str(raw)) if key.type is StoreLocation else str(raw)

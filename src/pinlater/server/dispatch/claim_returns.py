@@ -17,12 +17,12 @@ from pinlater.server.storage.values import ClaimRef, JobKey
 
 logger = logging.getLogger(__name__)
 
-# A shard that is unreachable is mostly back within a minute; a claim that is not released waits for its time-out.
+# A shard that is unreachable is usually back within a minute; a claim that is not released waits for its time-out.
 _RELEASE_PAUSES_S = (0.1, 0.5, 2.0, 5.0, 10.0, 30.0)
 
 
 class ClaimReturns:
-    """Releases claims. `ready(queue, jobs)` is told of jobs that can be claimed again."""
+    """Releases claims. `ready(queue, jobs)` is called for jobs that can be claimed again."""
 
     def __init__(self, shards: Shards, limits: RateLimits, ready: Callable[[str, int], None]) -> None:
         self._shards = shards
@@ -37,13 +37,13 @@ class ClaimReturns:
         return bool(self._under_way)
 
     def give_back(self, queue: str, part: FromShard, *, charged: bool) -> None:
-        """Releases claims whose jobs reached no caller. `charged`: the limit of the queue was charged for them."""
+        """Releases claims whose jobs reached no caller. `charged`: they were charged to the limit of the queue."""
         task = asyncio.ensure_future(self._release(queue, part, charged=charged))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     def drain(self) -> None:
-        """From now on a failed release is not tried again."""
+        """From now on a failed release is not retried."""
         self._draining = True
 
     async def close(self) -> None:
@@ -54,13 +54,13 @@ class ClaimReturns:
             await asyncio.wait(self._under_way)
 
     async def _release(self, queue: str, part: FromShard, *, charged: bool) -> None:
-        """Tries again for a while. Also if the outcome is unknown: the token names this claim alone, so that a second release of it
+        """Retries for a while. It also does so if the outcome is unknown: the token names this claim alone, so a second release of it
         changes nothing."""
         shard = self._shards.get(part.shard)
         if shard is None:
             return
         refs = [ClaimRef(JobKey(queue, job.priority, job.id), part.token) for job in part.jobs]
-        unknown = 0  # jobs that an earlier try may have released
+        unknown = 0  # jobs that an earlier attempt may have released
         for pause_s in (*_RELEASE_PAUSES_S, None):
             try:
                 if not shard.healthy:

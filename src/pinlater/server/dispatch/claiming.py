@@ -1,5 +1,5 @@
-"""One dequeue's claims: by the turns of the shards (`sharding.claim_turns`) until it has enough, each waited for within a deadline where
-there are others."""
+"""The claims of one dequeue: shards in turn (`sharding.claim_turns`) until it has enough jobs, each with a deadline if there are
+others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class FromShard(NamedTuple):
 
 
 class Claiming:
-    """Asks the shards. `give_back(queue, part)` takes claims that reach no caller; `queue_gone(queue)` is told what no shard knows."""
+    """Asks the shards. `give_back(queue, part)` takes claims that reach no caller; `queue_gone(queue)` is called for a queue that no
+    shard knows."""
 
     def __init__(
         self,
@@ -55,11 +56,13 @@ class Claiming:
     async def claim(
         self, request: ClaimRequest, waiters: Waiters | None = None, look: int = 0, late: LateClaims | None = None
     ) -> tuple[list[FromShard], int | None]:
-        """Jobs from the covered shards, and when the next becomes due if they gave too few.
+        """Jobs from the covered shards, and when the next one becomes due if these shards had too few.
 
-        `waiters`: those of the queue, for a dequeue that waits. `look`: how often it has asked before. A shard that fails, or does
-        not answer for a while, is passed over; raises its error if no shard answered. Raises `JobsCame` if the dequeue is to ask anew.
-        `late`: takes what shards answer that were passed over as slow; they are not asked again before that, but by another way.
+        `waiters`: the waiters of the queue, for a dequeue that waits. `look`: how often the dequeue has asked before. A shard that fails,
+        or does not answer for a while, is skipped; raises its error if no shard answered. Raises `JobsCame` if the dequeue is to ask
+        again.
+        `late`: takes the answers of shards that were skipped as slow; until they answer, these shards are asked again only by another
+        route.
         """
         claimed: list[FromShard] = []
         next_due_ms: int | None = None
@@ -112,13 +115,13 @@ class Claiming:
                 if bytes_left <= 0:
                     break
         except (Exception, asyncio.CancelledError):
-            # The caller has gone, or `JobsCame`, or our own fault: these jobs reach no caller.
+            # The caller has gone, or `JobsCame`, or a bug of ours: these jobs reach no caller.
             for part in claimed:
                 self._give_back(request.queue, part)
             if searches and waiters is not None:
                 waiters.search = True
             raise
-        if failures or len(shards) < len(covered):  # a shard that is awaited may have answered meanwhile, without jobs
+        if failures or len(shards) < len(covered):  # an awaited shard may have answered meanwhile, without jobs
             if searches and waiters is not None:
                 waiters.search = True
             if not late:
@@ -128,7 +131,7 @@ class Claiming:
         return claimed, next_due_ms
 
     def _has_others(self, shard: ShardLanes) -> bool:
-        """Whether another try may go to another shard: one call may cover a part of them."""
+        """Whether a further call may go to another shard: one call may cover several shards."""
         return len(self._shards) > 1 and any([other.usable for other in self._shards if other is not shard])  # noqa: C419 a list is quicker
 
     async def _in_time(
@@ -142,8 +145,8 @@ class Claiming:
     ) -> Claimed:
         """The answer of one shard of several; raises once the shard is seen to be slow.
 
-        A dequeue that waits for jobs goes without that shard sooner: if others gave it `anything`, or once jobs have come meanwhile.
-        `late` takes what the shard answers after that.
+        A dequeue that waits for jobs skips that shard sooner: if others gave it `anything`, or once jobs have arrived meanwhile.
+        `late` takes the answer that the shard gives after that.
         """
         if not shard.healthy:
             raise shard_unreachable(shard.name)
@@ -174,7 +177,7 @@ class Claiming:
             raise
 
     def _give_back_answer(self, shard: ShardLanes, request: ClaimRequest, answer: asyncio.Future[Claimed]) -> None:
-        """Gives jobs back whose caller went in the very turn of the loop in which they came: the lane counted them as delivered."""
+        """Gives jobs back whose caller went in the same turn of the loop in which they arrived: the lane counted them as delivered."""
         if answer.done() and not answer.cancelled() and answer.exception() is None:
             self.undelivered(shard.name, request, answer.result())
 
@@ -185,7 +188,7 @@ class Claiming:
             self._give_back(request.queue, FromShard(shard, jobs, request.call.holder.token))
 
     def _judge(self, queue: str, failures: list[PinLaterError], asked: int) -> None:
-        """Raises where no shard has answered. One that doesn't know the queue (yet) is none that failed, while others do."""
+        """Raises where no shard has answered. A shard that doesn't know the queue (yet) does not count as failed while others know it."""
         if len(failures) == asked:
             if all(isinstance(error, QueueNotFound) for error in failures):
                 self._queue_gone(queue)
@@ -199,7 +202,7 @@ def _holder_of(holder: Holder, look: int, place: int, now_ms: int) -> Holder:
     """The holder of claim number `place` of look number `look`, which count from 0 and are not both 0.
 
     A token names one claim call and is never used again: a claim of unknown outcome, or one that reached no caller, is released by its
-    token some time later, when the same dequeue may hold jobs by another call. The descriptor stays one, as old clients expect.
+    token some time later, when the same dequeue may hold jobs by another call. The descriptor stays the same, as old clients expect.
     """
     token = timed(f"{name_of(holder.token)}.{look:x}.{place:x}", now_ms)
     return Holder(holder.descriptor, holder.source, token)

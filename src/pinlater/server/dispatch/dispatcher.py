@@ -28,9 +28,9 @@ from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.sharding.hooks import Hooks
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 
-# After a claim that failed, another waiting dequeue looks again this much later: soon, but not all of them at a broken store at once.
+# After a claim that failed, another waiting dequeue asks again this much later: soon, but not all of them at once at a broken store.
 _AFTER_FAILURE_MS = 100
-# Of deleted queues some may be left; a queue beyond this many counts as never asked.
+# Some entries of deleted queues may remain; a queue beyond this many counts as never asked.
 _ASKED_QUEUES_MAX = 20_000
 
 
@@ -51,7 +51,8 @@ class Dispatcher:
         self._claiming = Claiming(shards, clock, self._give_back_unanswered, self.wakeups.queue_gone)
 
     def connect(self, hooks: Hooks) -> None:
-        """Makes the shards tell it of new jobs, of claims whose callers have gone, and of shards that are back. For before any claim."""
+        """Makes the shards report new jobs, claims whose callers have gone, and shards that are back. Call it before any
+        claim."""
         hooks.undelivered = self._claiming.undelivered
         hooks.inserting = self.wakeups.inserting
         hooks.came_first = self.wakeups.came_first
@@ -59,7 +60,7 @@ class Dispatcher:
         self._shards.strays.found = self._strays_found
 
     def _strays_found(self, shard: str, queues: Set[str]) -> None:
-        """Makes dequeues look that wait for jobs of these queues, if the shard is no partition of theirs."""
+        """Makes dequeues ask again that wait for jobs of these queues, if the shard is not a partition of theirs."""
         for queue in self.wakeups.count_by_queue():
             if queue in queues and not self._shards.is_partition(queue, shard):
                 self.wakeups.look_again(queue)
@@ -67,7 +68,7 @@ class Dispatcher:
     # --- claiming -----------------------------------------------------------------------------------------------------
 
     async def claim(self, request: ClaimRequest) -> list[FromShard]:
-        """Up to `request.call.limit` jobs; with `wait_ms` as soon as there are any, else what there is now.
+        """Up to `request.call.limit` jobs; with `wait_ms` as soon as there are any, else those that are there now.
 
         Raises `DequeueRateLimited` (never with `wait_ms`), `QueueNotFound`, `TooManyWaiting`.
         """
@@ -136,9 +137,9 @@ class Dispatcher:
         return []
 
     def _come_late(self, late: LateClaims, waiters: Waiters) -> list[FromShard]:
-        """What a slow shard has answered by now. A wake that brought the dequeue here goes to another one.
+        """Jobs from a slow shard that has answered by now. A wake for which the dequeue came is passed on to another one.
 
-        It goes back if the queue was stopped meanwhile: the claim may have begun after that. So do jobs whose claims have ended by now.
+        Jobs go back if the queue was stopped meanwhile: the claim may have begun after that. So do jobs whose claims have ended by now.
         """
         come = late.take()
         if come is None:
@@ -157,13 +158,13 @@ class Dispatcher:
         return [FromShard(come.shard, good, token)]
 
     def _is_to_end(self) -> bool:
-        """Whether the dequeue that runs in this task waits no longer."""
+        """Whether the dequeue that runs in this task no longer waits."""
         return self._draining or (bool(self._impatient) and asyncio.current_task() in self._impatient)
 
     def _pass_on(
         self, waiters: Waiters, request: ClaimRequest, claimed: list[FromShard], next_due_ms: int | None
     ) -> None:
-        # Under a limit it may have been allowed less than it asked for.
+        # Under a limit the call may have been allowed fewer jobs than it asked for.
         if not self.limits.is_open(request.queue) or sum(len(part.jobs) for part in claimed) >= request.call.limit:
             waiters.wake(1)
         elif next_due_ms is not None:
@@ -209,7 +210,7 @@ class Dispatcher:
     # --- giving back --------------------------------------------------------------------------------------------------
 
     def give_back(self, queue: str, part: FromShard) -> None:
-        """Releases claims that were answered and whose answer reached no caller. Goes on in the background."""
+        """Releases claims whose answer reached no caller. Continues in the background."""
         self.returns.give_back(queue, part, charged=True)
 
     def _give_back_unanswered(self, queue: str, part: FromShard) -> None:
@@ -218,13 +219,13 @@ class Dispatcher:
     # --- when workers asked, so that an operator sees that none does ----------------------------------------------------
 
     def _note_asked(self, queue: str) -> None:
-        """Notes that a worker asks, or has just stopped waiting."""
+        """Notes that a worker asks for jobs, or has just stopped waiting."""
         if queue not in self._asked_s and len(self._asked_s) >= _ASKED_QUEUES_MAX:
             del self._asked_s[min(self._asked_s, key=self._asked_s.__getitem__)]
         self._asked_s[queue] = self._clock.monotonic()
 
     def asked_at_ms(self, queue: str) -> int | None:
-        """Returns when the queue was last asked for jobs at this server; None if it never was."""
+        """Returns when the queue was last asked for jobs on this server; None if it never was."""
         asked_s = self._asked_s.get(queue)
         if asked_s is None:
             return None
@@ -245,7 +246,7 @@ class Dispatcher:
         return self.wakeups.count_by_queue()
 
     def drain(self) -> None:
-        """Answers waiting dequeues empty at once, since the server stops; later ones don't wait."""
+        """Answers waiting dequeues empty at once, because the server stops; later ones don't wait."""
         self._draining = True
         self.returns.drain()
         self.wakeups.look_again()

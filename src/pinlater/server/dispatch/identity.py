@@ -1,7 +1,7 @@
-"""The identity of this server: what claim descriptors and tokens are made of.
+"""The identity of this server, from which claim descriptors and tokens are made.
 
-Tokens say when their claim was sent, so that an ack shows how long its job ran. To clients they are opaque. A caller may send any string as
-a token, so what is read from one is for statistics only.
+Tokens contain the time at which their claim was sent, so that an ack shows how long its job ran. To clients they are opaque. A caller may
+send any string as a token, so what is parsed from one is used for statistics only.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def timed(name: str, now_ms: int) -> str:
 
 
 def name_of(token: str) -> str:
-    """Returns what the token was made of."""
+    """Returns the parts from which the token was made."""
     return token.partition(_MARK)[0]
 
 
 def run_ms(token: str | None, now_ms: int) -> int | None:
-    """Returns how long ago the claim was sent; None for a token that does not say so: a server of another version made it, or a caller."""
+    """Returns how long ago the claim was sent; None for a token without that time: a server of another version made it, or a caller."""
     if token is None:
         return None
     try:
@@ -37,9 +37,9 @@ def run_ms(token: str | None, now_ms: int) -> int | None:
 
 
 def kept_source(source: str) -> str:
-    """A source as claims keep it and checkpoints compare it: as it is, or, if it is too long, its begin and a digest.
+    """A source as claims keep it and checkpoints compare it: unchanged, or, if it is too long, its beginning and a digest.
 
-    Cutting alone would make two long sources equal that are not.
+    Truncation alone would make two different long sources equal.
     """
     if len(source) <= SOURCE_CHARS_MAX:
         return source
@@ -50,27 +50,27 @@ def kept_source(source: str) -> str:
 class Identity:
     """Makes the holders of claims: `host:port:serverStartMillis:source:counter`, as old clients know it, and a token.
 
-    A token names one dequeue call of one server process for ever: the slot tells servers apart that run at once, the start one after
-    the other, and `nonce` (a random number) those that began in the same millisecond while the shard was away that gives out slots.
-    The dispatcher adds to it for each further claim call. It is opaque to clients and no secret; a caller without one may ack any job
-    anyway. At most 64 bytes.
+    A token names one dequeue call of one server process for ever: the slot distinguishes servers that run at the same time, the start
+    those that run one after the other, and `nonce` (a random number) those that began in the same millisecond while the shard that
+    assigns slots was unreachable. The dispatcher adds to it for each further claim call. It is opaque to clients and not a secret; a
+    caller without one may ack any job anyway. At most 64 bytes.
     """
 
     def __init__(self, host: str, port: int, started_at_ms: int, slot: int, nonce: int = 0) -> None:
         self.host = host.replace(":", "_")  # IPv6 would make the descriptor ambiguous
-        self.port = port  # changes where the system chooses it
+        self.port = port  # changes if the system chooses it
         self.started_at_ms = started_at_ms
         self._life = f"{slot:x}-{started_at_ms:x}-{nonce:x}"
         self._claims = 0
 
     @property
     def life(self) -> str:
-        """Of this start of this server: no other one has the same."""
+        """Unique to this start of this server."""
         return self._life
 
     @property
     def address(self) -> str:
-        """`host:port`, as the claims of this server begin."""
+        """`host:port`, with which the claims of this server begin."""
         return f"{self.host}:{self.port}"
 
     def holder(self, source: str, now_ms: int) -> Holder:
@@ -80,4 +80,4 @@ class Identity:
         descriptor = f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}"
         return tuple.__new__(
             Holder, (descriptor, source, timed(f"{self._life}-{number:x}", now_ms))
-        )  # quicker than the class's own call
+        )  # faster than calling the class

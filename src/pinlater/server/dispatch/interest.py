@@ -1,8 +1,8 @@
-"""Which queues a server hands out jobs of, to dequeues that wait or under a limit: other servers wake it for no other queue, and do not
+"""The queues whose jobs a server hands out, to dequeues that wait or under a limit: other servers wake it for no other queue, and do not
 divide the limits of other queues with it.
 
-The servers tell it each other as a filter of 256 bits, one for each hash of a queue's name. So ten thousand queues are told in 32 bytes.
-Two queues with one bit cost a wake in vain, or a share of a limit that is not used; no bit is missing while a dequeue waits.
+The servers send each other this set as a filter of 256 bits, one for each hash of a queue's name. So 32 bytes describe ten thousand queues.
+Two queues with the same bit cost a useless wake, or a share of a limit that is not used; no bit is missing while a dequeue waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Interest:
         self._begun = 0  # queues for which a dequeue has begun to wait since the last look
 
     def begins(self, queue: str) -> None:
-        """A dequeue is about to wait for jobs of this queue."""
+        """Notes that a dequeue is about to wait for jobs of this queue."""
         bit = bit_of(queue)
         self._begun |= bit
         if not self.bits & bit:
@@ -39,7 +39,7 @@ class Interest:
             self._changed()
 
     def look(self) -> None:
-        """To be called about once a second: leaves out queues for which no dequeue has waited since the last time."""
+        """Call it about once a second: drops queues for which no dequeue has waited since the last call."""
         bits, self._begun = self._begun, 0
         for queue in self._waiting():
             bits |= bit_of(queue)

@@ -1,9 +1,9 @@
 """The claims of a dequeue that slow shards have not answered yet.
 
-A dequeue that waits goes on without a slow shard, since others may have jobs. It still takes what such a claim brings, unless it has other
-jobs by then. If it did not, the jobs of a shard whose claims always take that long would be claimed and given back again and again.
+A dequeue that waits continues without a slow shard, since others may have jobs. It still takes the jobs of such a claim, unless it has
+other jobs by then. Otherwise, the jobs of a shard whose claims always take that long would be claimed and given back again and again.
 
-Weakness: the server that owns the queue asks such a shard only while none of its calls there has taken half a second.
+Weakness: the server that owns the queue asks such a shard only while none of its own calls to the shard has taken half a second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pinlater.server.storage.values import Claimed
 
 
 class LateAnswer(NamedTuple):
-    """What a claim brings that is answered late."""
+    """A claim result that arrives late."""
 
     shard: str
     request: ClaimRequest
@@ -27,7 +27,7 @@ class LateAnswer(NamedTuple):
 
 
 class LateClaims:
-    """Keeps those of one dequeue. `give_back` takes what the dequeue takes no more; call `end` at its end."""
+    """Keeps the late claims of one dequeue. `give_back` takes jobs that the dequeue no longer takes; call `end` at its end."""
 
     __slots__ = ("_awaited", "_come", "_give_back", "_waiter", "is_over")
 
@@ -37,15 +37,15 @@ class LateClaims:
         self._come: LateAnswer | None = None
         self._waiter: asyncio.Future[bool] | None = None
         self.is_over = False
-        """Whether the dequeue takes nothing any more."""
+        """Whether the dequeue no longer takes anything."""
 
     def __bool__(self) -> bool:
-        """Whether any claim is still to be answered, or was answered with jobs that are not taken."""
+        """Whether any claim is still unanswered, or was answered with jobs that are not taken."""
         return bool(self._awaited) or self._come is not None
 
     def without_awaited(self, shards: Sequence[ShardLanes], queue: str) -> Sequence[ShardLanes]:
-        """Without those that have not answered the last claim yet. These are asked again only after that, or by another way: the owner to
-        which the claim was sent may be lost."""
+        """The shards without those that have not answered the last claim yet. These are asked again only after that, or by another route:
+        the owner to which the claim was sent may be lost."""
         return [shard for shard in shards if not self._awaits(shard.name, shard.lanes_of(queue).claim)]
 
     def _awaits(self, shard: str, lane: AnyLane) -> bool:
@@ -53,17 +53,17 @@ class LateClaims:
         return asker is not None and asker.lane is lane
 
     def keep(self, asker: ClaimAsker) -> None:
-        """The dequeue goes on without this claim, and takes what it brings."""
+        """The dequeue continues without this claim, and takes its jobs when they arrive."""
         if not asker.is_settled:
             self._awaited[asker.shard] = asker
 
     def wakes(self, waiter: asyncio.Future[bool]) -> None:
-        """The dequeue waits, until jobs come or `waiter` is done."""
+        """The dequeue waits, until jobs arrive or `waiter` is done."""
         self._waiter = waiter
         self._wake()
 
     def take(self) -> LateAnswer | None:
-        """The jobs that have come; once."""
+        """The jobs that have arrived; each is returned once."""
         come, self._come = self._come, None
         return come
 
@@ -76,7 +76,7 @@ class LateClaims:
             self._give_back(*come)
 
     def came(self, asker: ClaimAsker, claimed: Claimed | None) -> None:
-        """What a claim brings after its time; None for a failure."""
+        """A late result of a claim; None for a failure."""
         if self._awaited.get(asker.shard) is asker:
             del self._awaited[asker.shard]
         if claimed is None or not any(claimed.jobs):
@@ -93,9 +93,10 @@ class LateClaims:
 
 
 class ClaimAsker:
-    """What a lane answers: the future that the dequeue awaits, and after that has failed because the shard is slow, its `LateClaims`.
+    """The receiver of a lane's answer: the future that the dequeue awaits, and, after it has failed because the shard is slow, its
+    `LateClaims`.
 
-    A lane leaves out an item that is `done`, without a word. So this is not, from the failure on, unless the dequeue has ended.
+    A lane silently drops an item that is `done`. So this is not done after the failure, unless the dequeue has ended.
     """
 
     __slots__ = ("_late", "answer", "is_settled", "lane", "request", "shard")
@@ -109,7 +110,7 @@ class ClaimAsker:
         self._late = late
 
     def done(self) -> bool:
-        """Whether the dequeue takes no answer any more."""
+        """Whether the dequeue no longer takes an answer."""
         return self.is_settled or self.answer.cancelled() or (self.answer.done() and self._late.is_over)
 
     def set_result(self, claimed: Claimed, /) -> None:

@@ -1,12 +1,12 @@
-"""Servers of the same shards wake each other's waiting dequeues: one takes an enqueue, a dequeue waits at another.
+"""Servers of the same shards wake each other's waiting dequeues: one server stores an enqueue while a dequeue waits at another.
 
-A wake says which queue got how many jobs, nothing of the jobs themselves, and whether the server that owns the queue may not know of them.
-It goes over the connection to the other server, after the commit, and is never waited for. One that is lost, with its connection or because
-the other server takes nothing, costs the wait for the next look (`change_poller`), about a second.
+A wake names a queue and a number of jobs, nothing about the jobs themselves, and tells whether the server that owns the queue may not
+know of them. It is sent over the connection to the other server, after the commit, and no call waits for it. A wake that is lost, because
+its connection ends or the other server does not read, costs the wait for the next look (`change_poller`), about a second.
 
-Enqueues that come within a few milliseconds share a message, so that a busy server sends a few hundred a second and not one a job. A server
-gets wakes only for queues that its dequeues wait for, as far as it has said which these are (`interest.py`); jobs that came less than a
-second before it said so are told then.
+Enqueues within a few milliseconds share a message, so that a busy server sends a few hundred messages a second instead of one a job. A
+server gets wakes only for queues for which its dequeues wait, according to its reports (`interest.py`); jobs that arrived less than a
+second before such a report are announced then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pinlater.server.cluster.forwarding.messages import WAKES_MAX, Wake
 from pinlater.server.dispatch.interest import bit_of
 
 GAP_S = 0.002
-# A server's message about its dequeues arrives within this time. Jobs that came meanwhile are told after it.
+# A server's message about its dequeues arrives within this time. Jobs that arrived meanwhile are announced after it.
 _NEW_S = 1.0
 _QUEUES_MAX = 20_000
 
@@ -28,34 +28,35 @@ class WakeLink(Protocol):
     """A connection to another server."""
 
     def wake(self, wakes: Sequence[Wake]) -> bool:
-        """Tells it of at most `WAKES_MAX` queues, without delay. Returns whether it was written."""
+        """Reports at most `WAKES_MAX` queues to it, without delay. Returns whether the message was written."""
 
 
 class PeerWakes:
-    """Of one server, to and from others. `wake(queue, jobs, past_owner)` is called for each queue that another server named."""
+    """The wakes of one server, to and from others. `wake(queue, jobs, past_owner)` is called for each queue that another server named."""
 
     def __init__(self, wake: Callable[[str, int, bool], None]) -> None:
         self._wake = wake
         self.has_peers = False
         """Whether there are other servers: some may not be connected yet."""
-        self._waits: dict[WakeLink, int] = {}  # what the dequeues of each server wait for
+        self._waits: dict[WakeLink, int] = {}  # the queues for which the dequeues of each server wait
         self._waited_for = 0  # anywhere
         self._waiting: dict[str, int] = {}
-        self._past_owner: set[str] = set()  # queues of these whose owner may not know of the jobs
-        # By queue: until when its last jobs count as new, and how many came.
+        self._past_owner: set[str] = set()  # queues among these whose owner may not know of the jobs
+        # By queue: until when its last jobs count as new, and their number.
         self._lately: dict[str, tuple[float, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.sent = 0
         self.received = 0
 
     def close(self) -> None:
-        """Sends nothing any more."""
+        """Sends nothing from now on."""
         self._waits, self._waited_for, self.has_peers = {}, 0, False
         if self._timer is not None:
             self._timer.cancel()
 
     def know_waits(self, link: WakeLink, bits: int | None) -> None:
-        """Sets what the dequeues of a server wait for (None: it is not connected any more). Sends it the wakes that it missed meanwhile."""
+        """Sets the queues for which the dequeues of a server wait (None: it is no longer connected). Sends it the wakes that it missed
+        meanwhile."""
         begun = (bits or 0) & ~self._waits.get(link, 0)
         if bits is None:
             self._waits.pop(link, None)
@@ -67,7 +68,7 @@ class PeerWakes:
         if begun:
             now_s = asyncio.get_running_loop().time()
             missed = {queue: jobs for queue, (until_s, jobs) in self._lately.items() if now_s < until_s}
-            self._send_to(link, begun, missed, missed)  # it is not known any more whether the owner knows of them
+            self._send_to(link, begun, missed, missed)  # it is no longer known whether the owner knows of them
 
     def tell(self, queue: str, jobs: int, past_owner: bool = False) -> None:
         """Tells other servers that `jobs` jobs of this queue can be claimed: at once, or within `GAP_S` together with other queues.
@@ -104,7 +105,7 @@ class PeerWakes:
             self.sent += link.wake(wakes[start : start + WAKES_MAX])
 
     def take(self, wakes: Sequence[Wake]) -> None:
-        """Another server has told these."""
+        """Takes wakes from another server."""
         self.received += 1
         for queue, jobs, past_owner in wakes:
             self._wake(queue, jobs, past_owner)

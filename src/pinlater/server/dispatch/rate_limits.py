@@ -1,9 +1,9 @@
-"""How fast each queue may be dequeued: the lower of the limit in the file and the one in the store, divided by the servers that hand
-out jobs of the queue.
+"""How fast each queue may be dequeued: the lower of the limit in the file and the one in the store, divided by the servers that hand out
+jobs of the queue.
 
-Zero in either, or the pause switch, stops dequeues. Charged by jobs handed out. A dequeue that waits gets no more than the limit
-allows at that moment. One that does not wait may overdraw, and the next pays. How much a claim finds is known only after it, so what
-those under way may still take is held back for them: claims at the same moment overdraw by one request together, not by one each.
+Zero in either, or the pause switch, stops dequeues. Jobs are charged when they are handed out. A dequeue that waits gets no more than the
+limit allows at that moment. One that does not wait may overdraw, and the next pays. The size of a claim is known only after it, so the
+jobs that claims under way may still take are reserved for them: concurrent claims overdraw by one request together, not by one each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 
 class _Account:
-    """A limited queue's bucket, and how many jobs the claims under way may still take out of it. `limit`, `burst`: of all servers
+    """The bucket of a limited queue, and how many jobs the claims under way may still take from it. `limit`, `burst`: of all servers
     together."""
 
     __slots__ = ("bucket", "burst", "dequeued_s", "door", "limit", "settled", "under_way")
@@ -44,7 +44,7 @@ class _Account:
 
 
 class Permit:
-    """Leave to claim from a limited queue; must be settled, whatever comes of the claim. `wanted`: up to how many jobs."""
+    """Permission to claim from a limited queue; must be settled, whatever the result of the claim. `wanted`: the most jobs to claim."""
 
     __slots__ = ("_account", "_clock", "wanted")
 
@@ -87,7 +87,7 @@ class RateLimits:
         self._begins = begins
 
     def dequeued_lately(self) -> Iterable[str]:
-        """The limited queues of which dequeues asked this server for jobs lately."""
+        """The limited queues for which dequeues recently asked this server for jobs."""
         since_s = self._clock.monotonic() - DEQUEUED_WITHIN_S
         return [name for name, account in self._accounts.items() if account.dequeued_s >= since_s]
 
@@ -96,7 +96,7 @@ class RateLimits:
         return self._file_limits().get(queue)
 
     def refresh(self, queues: Mapping[str, Queue]) -> None:
-        """Takes over what the files and the store say now. Queues whose limit is unchanged keep their balance."""
+        """Applies the current limits of the files and the store. Queues whose limit is unchanged keep their balance."""
         file_limits = self._file_limits()
         self._paused = {queue.name for queue in queues.values() if queue.paused}
         accounts: dict[str, _Account] = {}
@@ -109,7 +109,7 @@ class RateLimits:
             account.settled.set()
 
     def share_again(self) -> None:
-        """Divides the limits anew: other servers hand out jobs of other queues than before."""
+        """Divides the limits again: the queues whose jobs other servers hand out have changed."""
         for name, account in self._accounts.items():
             self._account(name, account.limit, account.burst)
             account.settled.set()
@@ -144,9 +144,9 @@ class RateLimits:
         return queue not in self._accounts and queue not in self._paused
 
     async def admit(self, queue: str, wanted: int, *, may_overdraw: bool) -> Permit | Block | None:
-        """Leave to claim up to `wanted` jobs, None if none is needed; waits only for claims under way that decide it.
+        """Permission to claim up to `wanted` jobs, None if none is needed; waits only for claims under way that affect it.
 
-        Leave for fewer, if all of them would exceed the limit, unless the request `may_overdraw`.
+        Permission for fewer jobs, if all of them would exceed the limit, unless the request `may_overdraw`.
         """
         account = self._accounts.get(queue)
         if account is None:

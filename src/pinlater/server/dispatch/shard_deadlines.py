@@ -1,7 +1,7 @@
-"""How long a dequeue waits for one shard of several. Its caller goes on without it; the lane sees that no caller waits for the answer.
+"""How long a dequeue waits for one shard of several. Its caller continues without it; the lane sees that no caller waits for the answer.
 
-Thousands of claims a second are waited for and hardly one of them for long, so the claims of a shard that wait equally long share a
-timer instead of having one each.
+Thousands of claims a second are awaited and hardly one of them for long, so the claims of a shard that wait equally long share a timer
+instead of having one each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HALF_A_MS = 0.0005  # the loop rounds time to milliseconds, and sums of floats 
 
 
 class ShardDeadlines:
-    """Fails answers of one shard that do not come in time: after `stall_s`, or sooner if their callers have something else to do."""
+    """Fails answers of one shard that do not arrive in time: after `stall_s`, or sooner if their callers have other jobs."""
 
     def __init__(self, shard: str, slow_s: float, stall_s: float) -> None:
         self._shard = shard
@@ -48,7 +48,8 @@ class ShardDeadlines:
 
 
 class Overdue(Generic[About]):
-    """Calls `then` for each answer that is still awaited `seconds` after it was added. One timer for all, none while nothing is awaited."""
+    """Calls `then` for each answer that is still awaited `seconds` after it was added. One timer for all answers, none while nothing is
+    awaited."""
 
     def __init__(self, seconds: float, then: Callable[[asyncio.Future[Any], About], None]) -> None:
         self._seconds = seconds
@@ -59,7 +60,7 @@ class Overdue(Generic[About]):
     def add(self, answer: asyncio.Future[Any], about: About) -> None:
         """Starts the deadline of `answer`."""
         waiting = self._waiting
-        while waiting:  # so that answers aren't kept until the timer comes by
+        while waiting:  # so that answers aren't kept until the timer fires
             _, oldest, _ = waiting[0]
             if not oldest.done():
                 break

@@ -1,9 +1,9 @@
-"""Dequeues that wait for a job, queue by queue, and what wakes them.
+"""Dequeues that wait for a job, by queue, and what wakes them.
 
-Each new job wakes one waiter, never all of them. If that waiter ends without it, the wake goes to the next one, here or at another server.
-`version` grows with each wake, so that a call that found nothing sees that jobs came in the meantime.
+Each new job wakes one waiter, never all of them. If that waiter ends without the job, the wake goes to the next one, here or at another
+server. `version` increases with each wake, so that a call that found nothing sees that jobs arrived in the meantime.
 
-A claim that waits for a slow shard waits here, too (`watch`): other shards may have jobs before that shard answers.
+A claim that waits for a slow shard waits here, too (`watch`): other shards may get jobs before that shard answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class JobsCame(Exception):
-    """Jobs have come while a shard was slow to answer. They may be on any shard."""
+    """Jobs arrived while a shard was slow to answer. They may be on any shard."""
 
 
 class Waiters:
@@ -24,11 +24,11 @@ class Waiters:
     def __init__(
         self, queue: str, now_ms: Callable[[], int], tell_others: Callable[[int], None] = lambda _jobs: None
     ) -> None:
-        """`tell_others`: the other servers, of jobs for which nothing waits here."""
+        """`tell_others`: reports jobs for which nothing waits here to the other servers."""
         self.queue = queue
         self._tell_others = tell_others
         self.version = 0
-        # Jobs may have come past the owner of the queue: the next claim does not go by what the store remembers.
+        # Jobs may have bypassed the owner of the queue: the next claim does not rely on what the store remembers.
         self.search = False
         self._now_ms = now_ms
         self._waiters: OrderedDict[asyncio.Future[Any], int] = OrderedDict()
@@ -51,7 +51,7 @@ class Waiters:
         next_due_ms: int | None = None,
         begins: Callable[[asyncio.Future[bool]], None] = lambda _: None,
     ) -> bool:
-        """True once woken, False when the time is up. `limit`: how many jobs this waiter would take.
+        """True once woken, False on time-out. `limit`: how many jobs this waiter would take.
 
         `next_due_ms`: when the next job becomes due, as far as the waiter knows. `begins` gets the future that ends the wait.
         """
@@ -73,7 +73,7 @@ class Waiters:
             self._leave(waiter)
 
     def watch(self, answer: asyncio.Future[Any], limit: int) -> None:
-        """Fails `answer` with `JobsCame` as soon as there are jobs for a waiter of this limit, unless it has come by then."""
+        """Fails `answer` with `JobsCame` as soon as there are jobs for a waiter of this limit, unless it has arrived by then."""
         if answer.done():
             return
         self._waiters[answer] = limit
@@ -91,7 +91,7 @@ class Waiters:
         return max(0, jobs)
 
     def pass_on(self, jobs: int = 1) -> None:
-        """Does what `wake` does, for jobs whose waiter ends without them; tells the other servers of those that are left."""
+        """Does the same as `wake`, for jobs whose waiter ends without them; reports the remaining jobs to the other servers."""
         left = self.wake(jobs)
         if left:
             self._tell_others(left)

@@ -1,9 +1,9 @@
-"""Tells waiting dequeues of jobs that became ready: those of this server first, and those of the other servers of the same shards of the
-jobs that none here takes.
+"""Tells waiting dequeues of jobs that became ready: first those of this server, then, for jobs that none here takes, those of the other
+servers of the same shards.
 
-So a job is asked for once, and its ack comes to the server that has stored it. All servers are told of the jobs of a queue with a rate
-limit, of which each hands out a share. A dequeue that was woken and ends without jobs passes its wake on (`Waiters.pass_on`). If it can't,
-since its server was killed, dequeues elsewhere find the jobs at their next look (`change_poller`).
+So a job is requested once, and its ack reaches the server that has stored it. All servers are told of the jobs of a queue with a rate
+limit, since each hands out a share of them. A dequeue that was woken and ends without jobs passes its wake on (`Waiters.pass_on`). If it
+can't, because its server was killed, dequeues elsewhere find the jobs at their next look (`change_poller`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Wakeups:
         self._begins: Callable[[str], None] | None = None
 
     def join_others(self, tell: Callable[[str, int, bool], None], begins: Callable[[str], None]) -> None:
-        """Connects the other servers: `tell(queue, jobs, past_owner)` tells them of jobs, `begins(queue)` of a dequeue that will wait."""
+        """Connects the other servers: `tell(queue, jobs, past_owner)` reports jobs to them, `begins(queue)` a dequeue that will wait."""
         self._tell_others, self._begins = tell, begins
 
     def waiters_of(self, queue: str) -> Waiters:
-        """The waiters of a queue, created if there are none. Called when a dequeue is about to wait."""
+        """The waiters of a queue, created if there are none. Call it when a dequeue is about to wait."""
         if self._begins is not None:
             self._begins(queue)
         waiters = self._by_queue.get(queue)
@@ -60,7 +60,7 @@ class Wakeups:
         self._wake_here_first(queue, jobs, due_at_ms, past_owner=past_owner)
 
     def came_first(self, queue: str, due_at_ms: int, past_owner: bool) -> None:
-        """Wakes a dequeue for a job that is ready since those before it under its ordering key have ended."""
+        """Wakes a dequeue for a job that became ready because the jobs before it under its ordering key have ended."""
         if due_at_ms <= self._clock.now_ms():
             self.jobs_ready(queue, 1, past_owner=past_owner)
         else:
@@ -83,7 +83,7 @@ class Wakeups:
             self._tell_others(queue, jobs, past_owner)
 
     def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> int:
-        """Wakes dequeues of this server. Returns how many of the jobs none of them takes."""
+        """Wakes dequeues of this server. Returns the number of jobs that none of them takes."""
         if past_owner:
             self._shards.look_everywhere(queue)
         waiters = self._by_queue.get(queue)
@@ -121,7 +121,7 @@ class Wakeups:
         return any_wait
 
     def look_again(self, queue: str | None = None) -> None:
-        """Wakes all dequeues of this queue (None: of all queues), to look again: its settings or its shards have changed."""
+        """Wakes all dequeues of this queue (None: of all queues), so that they ask again: its settings or its shards have changed."""
         for waiters in list(self._by_queue.values()) if queue is None else filter(None, [self._by_queue.get(queue)]):
             waiters.search = True
             waiters.wake_all()

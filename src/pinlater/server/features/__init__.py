@@ -1,1 +1,1 @@
-"""What a server does besides its jobs: a folder for each feature."""
+"""What a server does besides handling jobs: a folder for each feature."""

@@ -1,6 +1,6 @@
-"""The list of the features. The core names none: `main/core.py` adds what is listed here.
+"""The list of the features. The core names none: `main/core.py` adds the features of this list.
 
-`main/app.py` and `main/cluster.py` tell the status and the workers what only a server among others knows.
+`main/app.py` and `main/cluster.py` give the status and the workers what only a server among others knows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pinlater.server.thrift.methods import changing, jobs, looking, queues
 from pinlater.server.thrift.methods.record import ServedMethod
 
 FEATURES: Sequence[Feature] = (STATUS, WORKERS, EXPLAIN, FAILURES, BULK, HISTORY, DEMAND, PARTITIONS, AUDIT)
-"""In the order in which they are added to a server, and closed: the audit hears how long changes end."""
+"""In the order in which they are added to a server, and closed: the audit is last, to record changes that end meanwhile."""
 _ON_JOBS_AND_QUEUES = (*jobs.METHODS, *looking.METHODS, *changing.METHODS, *queues.METHODS)
 METHODS: Mapping[str, ServedMethod] = {
     served.name: served
@@ -30,7 +30,7 @@ METHODS: Mapping[str, ServedMethod] = {
 }
 """The record of each method, by its name in the IDL."""
 OPERATIONS: Sequence[Operation] = operations([feature.forwarded for feature in FEATURES])
-"""What a front process asks the process that has the store for."""
+"""The operations for which a front process calls the process that has the store."""
 KNOWN_TO_CLIENTS = (
     "long-poll",
     "claim-tokens",

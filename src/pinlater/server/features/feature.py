@@ -20,7 +20,7 @@ class Feature(NamedTuple):
 
     `methods`: the records of its methods of the protocol.
     `add`: adds its objects to a service, and its work to the lists there.
-    `forwarded`: its operations, which a front process asks the process that has the store for.
+    `forwarded`: its operations, which a front process forwards to the process that has the store.
     `add_to_front`: what it adds to a front process beside these operations.
     """
 

@@ -1,7 +1,7 @@
-"""The store process's side: carries out what front processes ask for, with its own operations.
+"""The side of the store process: executes calls of front processes with its own operations.
 
-What a front may have under way is bounded by its own memory for requests. Answers that a front does not take are bounded here; beyond that
-it is disconnected. Claims in an answer that the kernel did not take are given back.
+The calls of a front under way are bounded by its own memory for requests. Answers that a front does not read are bounded here; beyond the
+bound it is disconnected. Claims in an answer that the kernel did not take are given back.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from pinlater.wire.generated.structs import FrontProcess
 
 logger = logging.getLogger(__name__)
 
-# How long a front that does not stop by itself may go on asking, once this process stops.
+# How long a front that does not stop by itself may continue to send calls, once this process stops.
 _LAST_CALL_S = 0.25
 
 
 class FrontListener(Listener["_Front"]):
-    """`operations`: what fronts may ask for. `stop_waiting(tasks)`: dequeues that run in these tasks wait no longer. `still_runs()`: False
-    where this process stood still. `too_old(began_s)`: whether no call may be begun that a front made then.
+    """`operations`: those that fronts may call. `stop_waiting(tasks)`: ends the wait of dequeues that run in these tasks. `still_runs()`:
+    False if this process stood still. `too_old(began_s)`: whether no call may be begun that a front made then.
 
-    `untaken_bytes_max`: of answers that one front has not taken. `taken` counts calls since the start.
+    `untaken_bytes_max`: the most bytes of answers that one front has not read. `taken` counts calls since the start.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class _Front(AnsweringSide[Undelivered]):
 
     @property
     def process(self) -> FrontProcess:
-        """Returns what this process knows of the front, which must have reported its number."""
+        """Returns what this process knows about the front, which must have reported its number."""
         return FrontProcess(
             self.number or 0,
             self._calls_taken,
@@ -120,7 +120,7 @@ class _Front(AnsweringSide[Undelivered]):
     # --- calls --------------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._listener.still_runs():  # else it has closed the connections
+        if self._listener.still_runs():  # otherwise the loop has closed the connections
             super().data_received(data)
 
     def _refuse(self, error: BadMessage) -> None:
@@ -239,7 +239,7 @@ class _Front(AnsweringSide[Undelivered]):
         self.tell_state()
 
     def tell_state(self) -> None:
-        """Says whether this process is ready."""
+        """Reports whether this process is ready."""
         self.tell(message_of_answering(messages.STATE, self._listener.state))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,7 +1,7 @@
-"""What a front process and the store process say to each other over their link (`server.link.messages`).
+"""The messages between a front process and the store process over their link (`server.link.messages`).
 
-Of a call the kind is the place of the operation in their table, the items are its arguments, and the answers are its result. Both are
-processes of one supervisor, so both run the same version, and the folder of the socket keeps all others away.
+The kind of a call is the position of the operation in their table, its items are the arguments, and its answers are the result. Both are
+processes of one supervisor, so both run the same version, and the permissions of the socket's folder keep other processes out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.link.messages import NOTHING, Failure, PartAnswer
 
-# From a front: the number of its process; it stops, and its dequeues are to wait no longer; the number of a call whose caller has gone;
-# jobs that no client got.
+# From a front: the number of its process; that it stops, and its dequeues are to stop waiting; the number of a call whose caller has
+# gone; jobs that reached no client.
 PROCESS, DRAINS, CANCEL, UNDELIVERED = 0, -1, -2, -3
 # From the store process: whether it is ready.
 STATE = 0
@@ -36,7 +36,7 @@ class Undelivered(NamedTuple):
 
 
 encoded = msgspec.msgpack.Encoder().encode
-"""Encodes arguments or a result. Raises what the encoder raises."""
+"""Encodes arguments or a result. Raises the errors of the encoder."""
 STORE_STATE = msgspec.msgpack.Decoder(StoreState)
 UNDELIVERED_CLAIMS = msgspec.msgpack.Decoder(Undelivered)
 NUMBER = msgspec.msgpack.Decoder(int)
@@ -45,5 +45,5 @@ _BUG = Failure("", "", "", False, None)
 
 
 def bug(call: int) -> PartAnswer:
-    """Returns the answer to a call that failed by a bug of the store process."""
+    """Returns the answer to a call that failed because of a bug in the store process."""
     return PartAnswer(call, NOTHING, {}, _BUG)

@@ -1,7 +1,7 @@
 """The operations that a front process forwards, as a table: each with a way to encode its arguments and its result.
 
-The types come from the signatures of the operations, so a new operation needs its name here, or in its feature, and nothing else. Both
-sides are processes of one supervisor, which run the same version: an operation is known by its place in the table.
+The types come from the signatures of the operations, so a new operation needs only its name here, or in its feature. Both
+sides are processes of one supervisor, which run the same version: an operation is identified by its position in the table.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pinlater.server.operations.settings_in_force import QueueSettings
 
 
 class Forwarded(NamedTuple):
-    """The operations of one class: names of methods that change something, and of those that only look.
+    """The operations of one class: names of methods that change something, and of those that only read.
 
-    `attribute`: where a service has its object; without one, `Service.of` finds it.
+    `attribute`: the name of the object in a service; without one, `Service.of` finds it.
     """
 
     kind: type
@@ -42,10 +42,10 @@ class Forwarded(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One operation. `group`: where a service has it. `defaults`: of its last parameters. `only_looks`: it changes nothing.
+    """One operation. `group`: where a service has the object. `defaults`: of its last parameters. `only_looks`: it changes nothing.
 
     `may_take_long`: it waits or searches, and ends if its caller has gone. `is_quick`: it runs without a task (`stepping`).
-    `hands_out`: its result has jobs. `of_service(service)`: the method to call.
+    `hands_out`: its result contains jobs. `of_service(service)`: the method to call.
     """
 
     number: int
@@ -64,7 +64,7 @@ class Operation(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The operation, for the log."""
+        """The name of the operation, for the log."""
         return f"{self.group.attribute or self.group.kind.__name__}.{self.name}"
 
     def bind(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The operations as a front process has them: each is a call to the store process."""
+"""The operations in a front process: each is a call to the store process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pinlater.server.telemetry.metrics import Metrics
 def front_service(
     connection: StoreConnection, operations: Iterable[Operation], metrics: Metrics, clock: Clock, random: Random
 ) -> Service:
-    """Returns what handlers and the Thrift listener call as a `Service`: it has these operations, and no other part of one but the lists of
-    `Parts`.
+    """Returns the object that handlers and the Thrift listener use as a `Service`: it has these operations, and, of its other parts, only
+    the lists of `Parts`.
     """
     service = Parts(metrics, clock, random)
     groups: dict[type, SimpleNamespace] = {}

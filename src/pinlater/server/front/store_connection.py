@@ -46,8 +46,8 @@ class StoreConnection(AskingSide["_OperationCall"]):
     """The connection to the store process that listens at `path`, from the process of this number. It is restored whenever it is lost.
     `start`, then `stop`.
 
-    `standstill`: of this process; what it received before one is not sent. `state`: what the store process says of itself, or that there is
-    none. `calls` and `calls_lost` (no answer came) are counted since the start.
+    `standstill`: of this process; calls that it received before a standstill are not sent. `state`: what the store process reports about
+    itself, or that there is none. `calls` and `calls_lost` (no answer came) are counted since the start.
     """
 
     def __init__(self, path: str, number: int, standstill: Standstill) -> None:
@@ -113,7 +113,7 @@ class StoreConnection(AskingSide["_OperationCall"]):
         bare = [part._replace(jobs=[job._replace(body=b"") for job in part.jobs]) for part in claimed]
         self.tell(message_of_asking(messages.UNDELIVERED, Undelivered(queue, bare)))
 
-    # --- what the store process says ----------------------------------------------------------------------------------------
+    # --- messages of the store process --------------------------------------------------------------------------------------
 
     def _told(self, message: PartAnswer) -> None:
         if message.number != messages.STATE:
@@ -147,12 +147,12 @@ class StoreConnection(AskingSide["_OperationCall"]):
         self._changed()
 
     def drain(self) -> None:
-        """This process stops: its dequeues wait no longer."""
+        """Reports that this process stops: its dequeues are to stop waiting."""
         self._drains = True
         self.tell(message_of_asking(messages.DRAINS))
 
     async def stop(self) -> None:
-        """Ends the connection, and with it the calls under way."""
+        """Closes the connection, which ends the calls under way."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
@@ -222,7 +222,7 @@ class _OperationCall:
 
 
 def _not_sent(*, stopping: bool) -> PinLaterError:
-    """Returns why a call is not sent."""
+    """Returns the reason why a call is not sent."""
     if stopping:
         return Draining("The server process that has the store is stopping", retry_after_ms=_RETRY_AFTER_MS)
     return ShardConnectionFailed(

@@ -1,4 +1,4 @@
-"""Which requests are answered: by their tokens (`Authorization: Bearer`, as RFC 6750 says), and by the host that they name."""
+"""Which requests are answered: it depends on their tokens (`Authorization: Bearer`, RFC 6750), and on the host that they name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pinlater.server.access.control import AccessControl
 from pinlater.server.http.messages import Request, Response, text_response
 from pinlater.server.http.settings import HttpSettings
 
-_STATISTICS = "getQueueStats"  # the pages show what this method does, of all queues
+_STATISTICS = "getQueueStats"  # the pages show the same as this method, for all queues
 
 
 def check_access(access: AccessControl, request: Request) -> None:
@@ -37,8 +37,8 @@ def refusal(error: AccessDenied) -> Response:
 
 
 def permits_host(settings: HttpSettings, host_header: str | None) -> bool:
-    """Returns whether a request with this header is answered. A web page may make one through a name of its own that points at this machine
-    (DNS rebinding).
+    """Returns whether a request with this header is answered. A web page may make one through a host name of its own that resolves to
+    this machine (DNS rebinding).
 
     Only loopback listeners refuse some: a server on a network has host names that it does not know, and needs access control anyway.
     A request without a Host header (HTTP/1.0) comes from no browser.

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection: h11 decides what the bytes mean, this loop reads, calls the handler and writes.
+"""One HTTP/1.1 connection: h11 interprets the bytes, this loop reads, calls the handler and writes.
 
-Every wait has an end: the head of a request, its body, its handler, each write. Whatever is malformed, too large or too slow ends
-this connection and no other.
+Every wait has an end: the head of a request, its body, its handler, each write. Whatever is malformed, too large or too slow ends this
+connection and no other.
 
 Weakness: a client that sends its request too slowly is cut off without an answer; an error answer sent while it is still
 sending may be lost to it.
@@ -50,7 +50,7 @@ class _ThriftCall(Exception):
 class HttpConnection:
     """Serves one client until it leaves, misbehaves, or `finish` or `abort` ends it.
 
-    `idle`: it waits for a request. `checks_only`: it came when all places were taken, and gets no page but the health checks.
+    `idle`: it waits for a request. `checks_only`: it came when all places were taken, and gets only the health checks.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class HttpConnection:
 
     @property
     def has_certificate(self) -> bool:
-        """Whether the client has proven that it has a certificate of an authority that counts."""
+        """Whether the client has proven that it has a certificate of a trusted authority."""
         return self._writer.get_extra_info("peercert") is not None
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the connection waits for the client to send or to read, or holds a refusal back: it may be closed for a new one."""
+        """Whether the connection waits for the client to send or to read, or delays a refusal: it may be closed for a new one."""
         return self.idle or self._client_is_due
 
     async def hold_back(self, seconds: float) -> None:
-        """Lets a caller that is refused wait for its answer."""
+        """Delays the answer to a caller that is refused."""
         self._client_is_due = True
         try:
             await asyncio.sleep(seconds)
@@ -107,12 +107,12 @@ class HttpConnection:
             self.abort()
 
     async def serve(self) -> None:
-        """Answers requests one after the other; returns when the connection is over, and never raises what a client did."""
+        """Answers requests one after the other; returns when the connection is over, and never raises an error that a client caused."""
         timeout_s = self._settings.header_timeout_s
         try:
             while await self._serve_one(timeout_s):
                 timeout_s = self._settings.idle_timeout_s
-                # Of pipelined requests one is answered in a turn of the loop: reading them waits for nothing.
+                # One pipelined request is answered in each turn of the loop, since reading them never waits.
                 await asyncio.sleep(0)
             await self._close()
         except _ThriftCall as call:
@@ -130,7 +130,7 @@ class HttpConnection:
             await self._writer.wait_closed()
 
     async def _answer_thrift(self, answer: bytes) -> None:
-        """Reads for a moment what the client still sends: closing earlier would reset the connection, and lose the answer."""
+        """Reads briefly what the client still sends: closing earlier would reset the connection, and lose the answer."""
         with contextlib.suppress(OSError, TimeoutError):
             self._writer.write(answer)
             if self._writer.can_write_eof():
@@ -141,7 +141,7 @@ class HttpConnection:
             await self._close()
 
     async def _serve_one(self, timeout_s: float) -> bool:
-        """Serves one request. Returns whether another may follow."""
+        """Serves one request. Returns whether another request may follow."""
         self.idle = True
         try:
             async with asyncio.timeout(timeout_s):
@@ -180,7 +180,7 @@ class HttpConnection:
             self._protocol.receive_data(data)
 
     async def _skip_body(self, head: h11.Request) -> None:
-        """Reads a body, which no page wants, to find the next request. Raises `BadRequest` for one that is too long."""
+        """Reads a body, which no page uses, to find the next request. Raises `BadRequest` for a body that is too long."""
         limit = self._settings.max_body_bytes
         names = {name for name, _ in head.headers}
         if b"content-length" in names and b"transfer-encoding" in names:
@@ -227,7 +227,7 @@ class HttpConnection:
 
     @asynccontextmanager
     async def _client_is_next(self, timeout_s: float) -> AsyncGenerator[None]:
-        """A context that waits for the client, for at most `timeout_s`."""
+        """A context in which the connection waits for the client, for at most `timeout_s`."""
         self._client_is_due = True
         try:
             async with asyncio.timeout(timeout_s):

@@ -22,7 +22,7 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `path` is as it came, not percent-decoded; header names are lower-case, the last of equal ones counts.
+    """One request. `path` is as received, not percent-decoded; header names are lower-case, and the last of equal ones counts.
 
     `fields`: the fields of the query in their order; a name may come several times.
     """

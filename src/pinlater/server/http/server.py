@@ -1,8 +1,8 @@
 """The listener: accepts connections up to a bound, routes requests, and stops in order.
 
-When the bound is reached, the server closes the oldest connection that waits for its client: it is idle, its request isn't whole,
-it doesn't read its answer, or its refusal is held back. So a thousand silent, slow or refused clients never keep a health check out. If
-all are being answered, a few more are let in for health checks only; beyond those the new one is closed.
+When the bound is reached, the server closes the oldest connection that waits for its client: it is idle, its request is incomplete, it
+doesn't read its answer, or its refusal is delayed. So a thousand silent, slow or refused clients never keep a health check out. If all of
+them are being answered, a few more are accepted for health checks only; beyond those the new one is closed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from pinlater.wire.wrong_port import HTTP_PORT, is_cut_short, thrift_answer
 
 log = logging.getLogger(__name__)
 
-# Kept free for health checks, beyond the bound on connections, and the pages that are answered there: cheap ones.
+# Connections that are kept free for health checks, beyond the bound, and the cheap pages that are answered on them.
 PLACES_FOR_CHECKS = 16
 CHECKS = frozenset({"/healthz", "/readyz", "/health", "/ping", "/ping.txt"})
 _BACKLOG = 1024  # with asyncio's 100, a burst of connections keeps health checks waiting for seconds
 
 
 class HttpServer:
-    """Serves the status pages: `pages` has them by path. `access`: None lets all callers see all pages; with it
-    all pages but the health checks need a token. `certificate`: None serves without TLS; where clients need one too, health checks are
-    answered without it."""
+    """Serves the status pages: `pages` has them by path. `access`: None lets all callers see all pages; otherwise all pages but the
+    health checks need a token. `certificate`: None serves without TLS; if clients need a certificate, too, health checks are answered
+    without one."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class HttpServer:
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="http-render")
         self.pages: dict[str, Handler] = StatusPages(source, self._renderer, queue_series_max).by_path()
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}  # the one that was idle longest comes first
-        self._tasks: set[asyncio.Task[None]] = set()  # also of those that are about to end
+        self._tasks: set[asyncio.Task[None]] = set()  # including those that are about to end
         self._server: asyncio.Server | None = None
         self.port = settings.port
 
     async def start(self) -> None:
-        """Listens. Raises OSError if the address can't be had."""
+        """Listens. Raises OSError if it can't listen on the address."""
         self._server = await self._listen(self._settings.host, self._settings.port)
         self.port = int(self._server.sockets[0].getsockname()[1])
         self._metrics.gauge(
@@ -124,7 +124,7 @@ class HttpServer:
         task.add_done_callback(lambda done: self._ended(connection, done))
 
     def _places_left(self) -> int:
-        """Returns how many more may be open, those for health checks included; closes one if none but those is left."""
+        """Returns how many more may be open, including those for health checks; closes a connection if only those are left."""
         most = self._settings.max_connections + PLACES_FOR_CHECKS
         if len(self._connections) >= self._settings.max_connections:
             oldest = next((connection for connection in self._connections if connection.waits_for_client), None)
@@ -142,7 +142,7 @@ class HttpServer:
 
     async def _answer_for(self, connection: HttpConnection, request: Request) -> Response:
         if (task := self._connections.pop(connection, None)) is not None:
-            self._connections[connection] = task  # to the end: it spoke last
+            self._connections[connection] = task  # to the end: it was the last to send
         if connection.checks_only and request.path not in CHECKS:
             response = text_response(
                 "Too many connections; only health checks are answered\n", 503, {"Retry-After": "1"}
@@ -189,6 +189,6 @@ class HttpServer:
         except TimeoutError:
             log.warning("http request took too long", extra={"path": request.path})
             return text_response("Took too long\n", 503)
-        except Exception:  # a fault of ours in one page must not end the connection, nor show its insides
+        except Exception:  # a bug in one page must not end the connection, nor reveal internals
             log.exception("http request failed", extra={"path": request.path})
             return text_response("Internal error\n", 500)

@@ -1,7 +1,8 @@
-"""The pages every server has: statistics in the original's and in Prometheus' form, the demand for job slots, and health.
+"""The pages of every server: statistics in the original's and in Prometheus' format, the demand for job slots, and health.
 
-Numbers are read on the event loop, a matter of microseconds a queue; their text is made in one thread beside it, so that a page
-of thousands of queues, however many ask for it, holds up no job. Weakness: that thread takes its share of the interpreter while it works.
+Numbers are read on the event loop, which takes microseconds a queue; their text is made in one separate thread, so that a page of
+thousands of queues, however many clients request it, delays no job. Weakness: that thread takes its share of the interpreter while it
+works.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ T = TypeVar("T")
 class Readiness(NamedTuple):
     """Whether this server should get requests now, and if not, why: starting, draining, an unreachable store.
 
-    With reasons though it should: what it does without, one shard of several.
+    If it should although there are reasons: what is missing, such as one shard of several.
     """
 
     ok: bool
@@ -51,10 +52,10 @@ class StatusSource(Protocol):
         """Takes all numbers. The returned function may be called in any thread."""
 
     async def gauges(self) -> Sequence[GaugeReading]:
-        """The gauges alone, which cost less."""
+        """Only the gauges, which cost less."""
 
     def processes(self) -> Collector | None:
-        """Prometheus' numbers of the processes, if it isn't only this one."""
+        """Prometheus' numbers of the processes, if there are others than this one."""
 
     async def alive(self) -> Readiness:
         """Returns whether it runs at all, so that no restart would help."""
@@ -67,7 +68,7 @@ class StatusSource(Protocol):
 
 
 class OneServer(NamedTuple):
-    """A server in this process. Its event loop turns, or none of its pages would be answered."""
+    """A server in this process. Its event loop runs, or none of its pages would be answered."""
 
     metrics: Metrics
     ready: Callable[[], Readiness]
@@ -102,7 +103,7 @@ class StatusPages:
         self._renderer = renderer
 
     def by_path(self) -> dict[str, Handler]:
-        """Returns who answers which path. Paths are compared as they came: no file is ever looked up by a request."""
+        """Returns the page for each path. Paths are compared as received: no request ever looks up a file."""
         return {
             "/stats.txt": partial(self._statistics, ostrich.text, TEXT),
             "/stats.json": partial(self._statistics, ostrich.as_json, JSON),
@@ -139,7 +140,7 @@ class StatusPages:
         return Response(200, content_type, body)
 
     async def _demand(self, request: Request) -> Response:
-        """Answers the slots that the named queues can use, together and each, as the gauge has them; 503 if one is unknown."""
+        """Answers the slots that the named queues can use, as a sum and for each queue, equal to the gauge; 503 if one is unknown."""
         names = list(dict.fromkeys(value for name, value in request.fields if name == "queue"))
         if not names:
             raise BadRequest("Name each queue of the pool: /demand?queue=NAME&queue=NAME")

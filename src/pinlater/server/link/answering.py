@@ -1,6 +1,6 @@
 """The side that answers, and the listener that has its connections.
 
-Answers wait here while the other side does not take them. What was claimed for an answer that is lost is given back.
+Answers wait here while the other side does not read them. Claims in an answer that is lost are given back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Claims = TypeVar("Claims")
 
 
 class Answered(NamedTuple):
-    """An answer. `claims`: what it hands out, or None."""
+    """An answer. `claims`: the claims that it hands out, or None."""
 
     message: PartAnswer
     size_bytes: int
@@ -29,8 +29,8 @@ class Answered(NamedTuple):
 
 
 class AnsweringSide(LinkSide[Answered], Generic[Claims]):
-    """`answers`: how many were written. `unconfirmed`: claims in those that may not have come, each with the number of its answer; when the
-    connection is over the subclass decides about these."""
+    """`answers`: how many were written. `unconfirmed`: claims in answers that may not have arrived, each with the number of its answer;
+    the subclass decides about them when the connection is over."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
@@ -40,7 +40,7 @@ class AnsweringSide(LinkSide[Answered], Generic[Claims]):
 
     @property
     def untaken_bytes(self) -> int:
-        """The size of the answers that the kernel has not taken."""
+        """The size of the answers that the kernel has not accepted."""
         return self._waiting_bytes + self.unsent_bytes
 
     def _hear(self, message: bytes) -> None:
@@ -51,11 +51,11 @@ class AnsweringSide(LinkSide[Answered], Generic[Claims]):
                 self._begin(part, share_bytes)
             elif len(parts) == 1:
                 self._told(part)
-            else:  # each is bounded, and so are all in a frame
+            else:  # each is bounded, and so are all calls in a frame
                 raise BadMessage(f"a message of kind {part.number} that has no frame of its own")
 
     def answer(self, message: PartAnswer, claims: Claims | None = None) -> None:
-        """Writes an answer at the end of this turn of the loop, or once the other side takes more."""
+        """Writes an answer at the end of this turn of the loop, or once the other side reads more."""
         size_bytes = memoryview(message.answers).nbytes
         self._waiting_bytes += size_bytes
         self.say(Answered(message, size_bytes, claims))
@@ -73,12 +73,12 @@ class AnsweringSide(LinkSide[Answered], Generic[Claims]):
             self._give_back(one.claims)
 
     def confirm(self, answers: int) -> None:
-        """The other side has got this number of answers."""
+        """Notes that the other side has received this number of answers."""
         while self.unconfirmed and self.unconfirmed[0][0] <= answers:
             self.unconfirmed.popleft()
 
     def give_back_unconfirmed(self) -> None:
-        """Gives back the claims in answers that the other side did not get."""
+        """Gives back the claims in answers that the other side did not receive."""
         while self.unconfirmed:
             self._give_back(self.unconfirmed.popleft()[1])
 
@@ -97,7 +97,7 @@ class AnsweringSide(LinkSide[Answered], Generic[Claims]):
 
     @abstractmethod
     def _begin(self, part: Part, share_bytes: int) -> None:
-        """Carries out a call, which has that share of its frame."""
+        """Executes a call, whose share of its frame is that size."""
 
     @abstractmethod
     def _told(self, message: Part) -> None:
@@ -105,14 +105,14 @@ class AnsweringSide(LinkSide[Answered], Generic[Claims]):
 
     @abstractmethod
     def _give_back(self, claims: Claims) -> None:
-        """The answer with these was not written."""
+        """Called if the answer with these claims was not written."""
 
 
 Connection = TypeVar("Connection", bound=AnsweringSide[Any])
 
 
 class Listener(Generic[Connection]):
-    """Listens, and has the connections. `still_runs()`: False where this process stood still, and has closed them."""
+    """Listens, and has the connections. `still_runs()`: False if this process stood still, and has closed them."""
 
     def __init__(self, still_runs: Callable[[], bool]) -> None:
         self.still_runs = still_runs
@@ -125,7 +125,7 @@ class Listener(Generic[Connection]):
         return self._connections.keys()
 
     async def open_local(self, path: str) -> None:
-        """Listens at the path of a Unix socket, instead of a process that was killed. Raises OSError."""
+        """Listens at the path of a Unix socket, and replaces the socket of a process that was killed. Raises OSError."""
         self._servers.append(await asyncio.get_running_loop().create_unix_server(self._new, path))
 
     def _new(self) -> Connection:
@@ -133,11 +133,11 @@ class Listener(Generic[Connection]):
         raise NotImplementedError
 
     def discard(self, connection: Connection) -> None:
-        """The connection is over."""
+        """Called when the connection is over."""
         self._connections.pop(connection, None)
 
     async def _until(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Returns whether it becomes true within this time."""
+        """Returns whether the condition becomes true within this time."""
         try:
             async with asyncio.timeout(seconds):
                 while not true():  # noqa: ASYNC110 no event says that the kernel has taken the last bytes
@@ -157,6 +157,6 @@ class Listener(Generic[Connection]):
         self._servers.clear()
 
     def abort_connections(self) -> None:
-        """Closes all connections without reading what lies in them."""
+        """Closes all connections without reading their pending input."""
         for connection in list(self._connections):
             connection.abort()

@@ -1,6 +1,6 @@
-"""The side that asks. A connection that is lost says of each call whether it was sent: of one that was, the outcome is unknown.
+"""The side that asks. A connection that is lost tells for each call whether it was sent: if it was, the outcome is unknown.
 
-A link that stops, or is closed when idle, takes no more calls, and ends once those that were sent are answered.
+A link that stops, or is closed when idle, accepts no more calls, and ends once the sent ones are answered.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AnyCall = TypeVar("AnyCall", bound=Call)
 
 
 class AskingSide(LinkSide[AnyCall]):
-    """The side that asks. `usable`: whether calls may be sent. `stopping`: the other side stops. `answers`: how many have come."""
+    """The side that asks. `usable`: whether calls may be sent. `stopping`: the other side stops. `answers`: how many have arrived."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
@@ -85,7 +85,7 @@ class AskingSide(LinkSide[AnyCall]):
             self._end_if_idle()
 
     def close_when_idle(self) -> None:
-        """Takes no calls from now on, and ends once those that were taken are answered."""
+        """Accepts no calls from now on, and ends once the accepted ones are answered."""
         self._closing, self.usable = True, False
         self._end_if_idle()
 
@@ -114,4 +114,4 @@ class AskingSide(LinkSide[AnyCall]):
 
     @abstractmethod
     def _changed(self) -> None:
-        """The other side stops."""
+        """Called when the other side stops."""

@@ -1,7 +1,7 @@
-"""The messages between two processes: frames of four bytes of length and MessagePack, in both directions.
+"""The messages between two processes: frames of a length in four bytes and MessagePack, in both directions.
 
-A frame of the side that asks is a list of `Part`, one of the side that answers a list of `PartAnswer`. Numbers above 0 are of calls; the
-others are messages that get no answer, each in a frame of its own.
+A frame of the side that asks is a list of `Part`, a frame of the side that answers a list of `PartAnswer`. Numbers above 0 are those of
+calls; the others are messages that get no answer, each in a frame of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LENGTH_BYTES = 4
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 GOODBYE = -1
 """The message of an answering side that stops."""
-_LONG_ARRAY = b"\xdd"  # how MessagePack begins one of more than 65,535 items
+_LONG_ARRAY = b"\xdd"  # the first byte with which MessagePack begins an array of more than 65,535 items
 _length = Struct(">I")
 
 T = TypeVar("T")
@@ -30,8 +30,8 @@ T = TypeVar("T")
 class Part(NamedTuple):
     """A call, or a message that gets no answer.
 
-    `number`: of this connection; the answer has the same. `begin_by_ms`: the other side must not begin it later. `sent_ms`: the time of the
-    asking side, or 0 if it does not say it.
+    `number`: unique in this connection; the answer has the same. `begin_by_ms`: the other side must not begin it later. `sent_ms`: the
+    time of the asking side, or 0 if it does not send it.
     """
 
     number: int
@@ -55,7 +55,7 @@ class Failure(NamedTuple):
 class PartAnswer(NamedTuple):
     """The answer to a part, or a message of the answering side.
 
-    `answers`: of all items, None where one failed; `failures`: of these, by index. `failure`: of the part as a whole.
+    `answers`: of all items, None for a failed one; `failures`: of the failed ones, by index. `failure`: of the part as a whole.
     """
 
     number: int
@@ -72,7 +72,7 @@ _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(list[Part])
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 encoded = _encoder.encode
-"""Encodes the items of a part, or a value of a message. Raises what the encoder raises."""
+"""Encodes the items of a part, or a value of a message. Raises the errors of the encoder."""
 NOTHING = Raw(encoded([]))
 
 
@@ -85,7 +85,7 @@ def frame(parts: Sequence[object]) -> bytes:
 
 
 class Frames:
-    """Cuts what the other side sends into messages: one direction of one connection.
+    """Splits the input from the other side into messages: one direction of one connection.
 
     A message has at most `limit_bytes`, which may change between two messages of one read.
     """
@@ -112,7 +112,7 @@ class Frames:
                     message = bytes(view[start:at])
                 take(message)
         finally:
-            del partial[:at]  # once for all messages: what follows is moved
+            del partial[:at]  # once for all messages: this moves the rest
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[T], message: bytes | Raw) -> T:
@@ -124,7 +124,7 @@ def decoded(decoder: msgspec.msgpack.Decoder[T], message: bytes | Raw) -> T:
 
 
 def parts_of(message: bytes) -> list[Part]:
-    """Decodes a frame of the asking side. Raises `BadMessage`, for very many parts before they are decoded."""
+    """Decodes a frame of the asking side. Raises `BadMessage`; a frame with too many parts is not decoded."""
     if message[:1] == _LONG_ARRAY:
         raise BadMessage("a message of more than 65,535 parts")
     return decoded(_parts, message)
@@ -163,7 +163,7 @@ def error_of(failure: Failure) -> PinLaterError:
 
 
 def failure_of(error: PinLaterError) -> Failure:
-    """Returns the failure that the other side gets for an error. A class that only one package knows becomes its base class in
+    """Returns the failure that the other side gets for an error. A class that only one package knows is replaced by its base class in
     `domain.errors`.
     """
     return Failure(

@@ -1,4 +1,4 @@
-"""One side of a connection: what it says in a turn of the event loop goes out in one frame, or in several where that is much."""
+"""One side of a connection: all that it sends in a turn of the event loop goes out in one frame, or in several if that is much."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from pinlater.server.link.messages import BadMessage, Frames, frame
 
-# Of parts in one frame, above which others go in the next one.
+# Bytes of parts in one frame, above which others go into the next one.
 FRAME_BYTES = 4 * 1024 * 1024
-# A frame of more than 65,535 is refused.
+# A frame with more parts than 65,535 is refused.
 _PARTS_MAX = 50_000
 
 
@@ -26,7 +26,7 @@ Said = TypeVar("Said", bound=Sized)
 
 
 class LinkSide(asyncio.Protocol, Generic[Said], ABC):
-    """Writes calls or answers, and cuts what comes into frames of at most `limit_bytes`."""
+    """Writes calls or answers, and splits the input into frames of at most `limit_bytes`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -34,12 +34,12 @@ class LinkSide(asyncio.Protocol, Generic[Said], ABC):
         self._transport: asyncio.Transport | None = None
         self._said: deque[Said] = deque()  # and not written
         self._is_flush_due = False
-        self._may_write = True  # the other side takes what is written
+        self._may_write = True  # the other side reads the written data
         self.frames = 0
         self.written_bytes = 0
 
     def say(self, one: Said) -> None:
-        """Writes it at the end of this turn of the loop, or once the other side takes more."""
+        """Writes it at the end of this turn of the loop, or once the other side reads more."""
         self._said.append(one)
         if not self._is_flush_due:
             self._is_flush_due = True
@@ -80,7 +80,7 @@ class LinkSide(asyncio.Protocol, Generic[Said], ABC):
 
     @property
     def unsent_bytes(self) -> int:
-        """Returns how much of the written data the kernel has not taken."""
+        """Returns how much of the written data the kernel has not accepted."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     # --- life ---------------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class LinkSide(asyncio.Protocol, Generic[Said], ABC):
             self._transport.close()
 
     def abort(self) -> None:
-        """Ends it at once, without reading what lies in it."""
+        """Ends it at once, without reading its pending input."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -119,7 +119,7 @@ class LinkSide(asyncio.Protocol, Generic[Said], ABC):
 
     @abstractmethod
     def _not_written(self, one: Said) -> None:
-        """The connection is over, and this was not written."""
+        """Called when the connection is over, and this was not written."""
 
     @abstractmethod
     def _hear(self, message: bytes) -> None:

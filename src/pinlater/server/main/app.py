@@ -1,7 +1,7 @@
 """The composition root: makes a server's parts, starts them in order, and stops them in the opposite one.
 
-Nothing else in the package makes clocks, random numbers, stores or listeners. Start: store, service, maintenance, listeners. Stop:
-no more connections, finish what is in flight, then the store, so that an answer never speaks of what is not stored.
+Nothing else in the package makes clocks, random numbers, stores or listeners. Start: store, service, maintenance, listeners. Stop: no
+more connections, finish the calls under way, then close the store, so that no answer reports what is not stored.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def listening(what: str, host: str, port: int, setting: str) -> Iterator[None]:
-    """Adds to an error which listener could not listen on which address, and which setting chooses another: the system's text for an
-    unknown host names neither. `setting`: the one with the port."""
+    """Adds to an error which listener could not listen on which address, and which setting changes it: the system's text for an unknown
+    host names neither. `setting`: that of the port."""
     try:
         yield
     except TooFewOpenFiles:
@@ -97,7 +97,7 @@ def _another(setting: str, what: str) -> str:
 
 
 class Served(Protocol):
-    """The needs of a Thrift listener: a `Core`, or a front process, which uses the service of another process."""
+    """What a Thrift listener needs: a `Core`, or a front process, which uses the service of another process."""
 
     service: Service
     settings: Settings
@@ -115,7 +115,8 @@ def thrift_server(
     access: AccessControl | None = None,
     certificate: CertificateSource | None = None,
 ) -> ThriftServer:
-    """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one. `access`: None lets all callers in.
+    """The Thrift listener of these parts, not started. `shared_port`: other processes listen on the same one. `access`: None lets all
+    callers in.
     `certificate`: None serves without TLS."""
     tracing = find_tracing()
     return ThriftServer(
@@ -135,8 +136,9 @@ def thrift_server(
 class App:
     """One server. `start`, then `stop`; not to be started again.
 
-    `one_of_many`: others listen on the same Thrift port, and another process has the HTTP port. `fronts_path`: where to listen for the
-    front processes of this one's store, if there are any. `sockets`: where the servers of the same supervisor listen for each other.
+    `one_of_many`: other processes listen on the same Thrift port, and another process has the HTTP port. `fronts_path`: where to listen
+    for the front processes of this process's store, if there are any. `sockets`: where the servers of the same supervisor listen for each
+    other.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class App:
         self._fronts_path = fronts_path
         self._sockets = sockets
         self.fronts: FrontListener | None = None
-        self._told_apart = not one_of_many  # by clients, who can't choose between processes on one port
+        self._told_apart = not one_of_many  # by clients, which can't choose between processes on one port
         self._thread_cpu_s = thread_cpu_s
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
@@ -184,7 +186,7 @@ class App:
         async with contextlib.AsyncExitStack() as begun:
             if not self._one_of_many:
                 with listening("HTTP", self.settings.http.host, self.settings.http.port, "http.port"):
-                    await self.http.start()  # first, so that /readyz says why it takes long
+                    await self.http.start()  # first, so that /readyz tells why the start takes long
                 begun.push_async_callback(self.http.stop)
             self.core = await self._open_core()
             begun.push_async_callback(self.core.close)
@@ -330,7 +332,7 @@ class App:
         status.queue_owners = self.cluster.owners
 
     async def stop(self, grace_s: float) -> None:
-        """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
+        """Stops accepting, finishes the calls under way for at most `grace_s` seconds, closes the store."""
         self._readiness.state = "draining"
         self._files.end()
         if self.core.shards.reader is not None:
@@ -351,11 +353,11 @@ class App:
         logger.info("stopped")
 
     def cut_off(self) -> None:
-        """Cuts the connections that `stop` still waits for."""
+        """Closes the connections for which `stop` still waits."""
         self._cut_off.set()
 
     def reload(self) -> None:
-        """Reads the files of limits and shards again now instead of within ten seconds."""
+        """Rereads the files of limits and shards now instead of within ten seconds."""
         self._reloading = asyncio.ensure_future(self._files.look())
 
     async def _drain_until_cut_off(self, grace_s: float) -> None:
@@ -412,14 +414,15 @@ class App:
         return self.core.rates.counts if self._readiness.ready else ()
 
     def _servers(self) -> int:
-        """Returns how many there are: those that the store knows, or those of the file, taken to have as many processes each."""
+        """Returns how many servers share the limits: those that the store knows, or those of the file, each counted with as many
+        processes as this one."""
         return self._files.servers(self.cluster.members.servers)
 
     def _servers_that_share(self, queue: str) -> int:
         """Returns how many servers share the limit of the queue: all except those that report that no dequeue asks them for its jobs."""
         return max(1, self._servers() - self.cluster.idle_for(queue))
 
-    # --- what files change ------------------------------------------------------------------------------------------------
+    # --- changes of files -------------------------------------------------------------------------------------------------
 
     async def _limits_reloaded(self, before: SharedLimits, after: SharedLimits) -> None:
         self.core.limits_changed()

@@ -22,7 +22,7 @@ class ClockWatch:
         self._drift_ms = 0
 
     async def agree(self, shards: Shards) -> None:
-        """Adopts the time of the databases, or of the servers that run already, and tells it to servers that start later."""
+        """Adopts the time of the databases, or of the servers that already run, and passes it on to servers that start later."""
         ahead = await ahead_ms(shards, self._clock)
         self._clock.shift(ahead)
         await tell_time(shards, self._clock)

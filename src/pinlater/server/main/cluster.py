@@ -51,23 +51,23 @@ from pinlater.wire.generated.structs import ClusterStatus, OwningServer, QueueOw
 logger = logging.getLogger(__name__)
 
 FindCoordinator: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[Coordinator]]
-"""Begins with a coordinator, of the address that this server announces and of what it calls when there is something new."""
+"""Makes a coordinator, from the address that this server announces and the function that it calls when there is news."""
 
-# How often the other servers are told of queues that no dequeue waits for any more.
+# How often the other servers are told of queues for which no dequeue waits any longer.
 _INTEREST_S = 1.0
-# How often servers and owners are read while all other servers tell of their changes.
+# How often servers and owners are read while all other servers report their changes.
 _TOLD_LOOK_S = 60.0
 # Queues for which a server tells the others how many dequeues wait: those with the most.
 WAITED_FOR_MAX = 1_000
-# So long after the last sight of a server of the version before, unique keys are still placed as it does: one that stood still, or was cut
-# off, loses its place in the shards, and goes on without a look for keys that were placed otherwise meanwhile.
+# How long unique keys are still placed as the previous version places them after its last server was seen: a server that stood still, or
+# was cut off, loses its place in the shards, and would not look for keys that were placed differently meanwhile.
 _AFTER_OLDER_S = 60.0
-# Of a core, above which clients are sent to other servers than the owner.
+# Share of a core above which clients are sent to other servers than the owner.
 _BUSY_SHARE = 0.7
 
 
 class Cluster:
-    """The other servers of the shards, as one server knows them, and its connections with them. `cpu`: the seconds of CPU time that the
+    """The other servers of the shards, as one server knows them, and its connections to them. `cpu`: the seconds of CPU time that the
     calling thread has used."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Cluster:
         find_coordinator: FindCoordinator | None = None,
         role: ServerRole = ServerRole.ALL,
     ) -> None:
-        """`catch_up`: of the clock of the shards. `certificate`: None leaves calls between servers unencrypted. `find_coordinator`: None
+        """`catch_up`: that of the shards' clock. `certificate`: None leaves calls between servers unencrypted. `find_coordinator`: None
         makes the shards the coordinator."""
         self._shards = shards
         self._dispatcher = dispatcher
@@ -130,10 +130,10 @@ class Cluster:
     async def listen(
         self, host: str, port: int, reached_at: str, local_path: Callable[[str], str] | None = None
     ) -> str:
-        """Takes connections of the other servers from now on, and connects to them. `reached_at`: the address at which they reach `host`.
-        Returns that with the port.
+        """Accepts connections of the other servers from now on, and connects to them. `reached_at`: the address at which they reach `host`.
+        Returns that address with the port.
 
-        `local_path(address)`: where servers of the same supervisor listen, or None where there is none. Raises OSError.
+        `local_path(address)`: where servers of the same supervisor listen, or None if there is none. Raises OSError.
         """
         address = f"{reached_at}:{await self.listener.open(host, port)}"
         if local_path is not None:
@@ -198,7 +198,7 @@ class Cluster:
 
     @property
     def is_told(self) -> bool:
-        """Whether there are other servers, and all of them say over their connections what they change."""
+        """Whether there are other servers, and all of them report their changes over their connections."""
         return bool(self._links())
 
     def tell_queues_changed(self) -> None:
@@ -225,7 +225,7 @@ class Cluster:
         )
 
     def own_loads(self) -> Mapping[str, float]:
-        """Returns how busy this server is, by shard: the busiest of its lanes there, or its event loop."""
+        """Returns the load of this server, by shard: of the busiest of its lanes there, or of its event loop."""
         return {shard: max(lanes, self._load.share) for shard, lanes in self._lanes.of.items()}
 
     def load_of(self, shard: str, queue: str) -> OwnerLoad | None:
@@ -244,7 +244,7 @@ class Cluster:
 
     def waiting_elsewhere(self, queue: str) -> int:
         """Returns how many dequeues wait for the queue at other servers, by their latest reports. A server that is not heard counts as
-        none.
+        having none.
         """
         links = [link for link in self._connections() if link.says_what_it_changes(UNHEARD_S_MAX)]
         return sum(link.told.waiting.get(queue, 0) for link in links if link.told is not None)
@@ -254,9 +254,7 @@ class Cluster:
         return self._load.share >= _BUSY_SHARE
 
     def _links(self) -> Sequence[PeerConnection]:
-        """Returns the connections to all other servers if all of them have reported their changes within the last moments, otherwise
-        none.
-        """
+        """Returns the connections to all other servers if all of them have recently reported their changes, otherwise none."""
         if self.forwarding is None or not self.is_calm:
             return ()
         others = {member.address for found in self.members.by_shard.values() for member in found} - {self.address}
@@ -265,7 +263,7 @@ class Cluster:
         return told if len(told) == len(links) else ()
 
     def _work_of_all(self) -> Sequence[Work] | None:
-        """Returns the work of the last minute by server, or None unless all others have reported theirs within the last moments."""
+        """Returns the work of the last minute by server, or None unless all others have recently reported theirs."""
         told = [link.told.work for link in self._links() if link.told is not None]
         return [self._work.last_minute, *told] if told else None
 
@@ -317,7 +315,7 @@ class Cluster:
             self._looking.cancel()
 
     async def _look_while_wanted(self) -> None:
-        """Looks until no further look is wanted, since what a look has read may have changed meanwhile."""
+        """Repeats the look until no further one is requested, since the data may have changed meanwhile."""
         while self._look_wanted:
             self._look_wanted = False
             try:
@@ -330,7 +328,7 @@ class Cluster:
         return max(outgoing, self.listener.heard_s(address))
 
     def _hears(self, address: str) -> bool:
-        """Returns whether that server sent something over a connection within the last moments."""
+        """Returns whether that server recently sent something over a connection."""
         return self._clock.monotonic() - self._heard_s(address) <= UNHEARD_S_MAX
 
     def _was_heard_s(self, address: str) -> float:
@@ -380,9 +378,9 @@ class Cluster:
         return status
 
     def owners(self) -> QueueOwners:
-        """The servers that own queues, as clients know them: those that this server can send calls to, and itself."""
+        """The servers that own queues, as clients know them: those to which this server can send calls, and itself."""
         if self.ownership is None or self.forwarding is None or self._role is ServerRole.ENQUEUE:
-            return QueueOwners((), ())  # clients of a server for enqueues stay there
+            return QueueOwners((), ())  # clients of a server with the role `enqueue` stay there
         known = {self.ownership.address: KnownServer(self.for_clients, self._is_busy)}
         for address, link in self.forwarding.connections.items():
             if link.usable and link.told is not None:
@@ -398,7 +396,7 @@ class Cluster:
         return queue_owners(self._shards, self.ownership.owners, can_be_told_apart, partitions)
 
     async def leave(self, grace_s: float) -> None:
-        """Hands over what this server owns, before it stops. If a shard takes longer than `grace_s`, its lease lapses there instead."""
+        """Hands over what this server owns, before it stops. If a shard takes longer than `grace_s`, the lease lapses there instead."""
         try:
             if self.ownership is not None:
                 async with asyncio.timeout(grace_s):
@@ -411,8 +409,8 @@ class Cluster:
             self.listener.say_goodbye()
 
     def _place_unique_keys(self) -> None:
-        """Places them as all servers of the shards can, and for `_AFTER_OLDER_S` as one that was of the version before: it may only have
-        stood still."""
+        """Places unique keys as all servers of the shards can, and for `_AFTER_OLDER_S` after the last sight of a server of the previous
+        version as that one does: it may only have stood still."""
         now_s = self._clock.monotonic()
         if self._has_older:
             self._had_older_s = now_s
@@ -432,7 +430,8 @@ class Cluster:
             self._interest.look()
 
     def _dequeued(self) -> Iterable[str]:
-        """The queues that other servers must know of: dequeues wait for their jobs here, or share their limits."""
+        """The queues that other servers must know of: those for whose jobs dequeues wait here, and those whose limits this server
+        shares."""
         return chain(self._dispatcher.wakeups.count_by_queue(), self._dispatcher.limits.dequeued_lately())
 
     def _waits_changed(self, connection: PeerConnection) -> None:
@@ -440,7 +439,8 @@ class Cluster:
         self._dispatcher.limits.share_again()
 
     def idle_for(self, queue: str) -> int:
-        """Returns how many other servers say that no dequeue there asks for jobs of this queue. Those that say nothing are not counted."""
+        """Returns how many other servers report that no dequeue there asks for jobs of this queue. Servers that report nothing are not
+        counted."""
         return sum(link.waits is not None and not link.waits & bit_of(queue) for link in self._connections())
 
     def _connections(self) -> Collection[PeerConnection]:
@@ -458,7 +458,7 @@ class Cluster:
                     undelivered(claims.shard, request, claimed)
 
     async def end_calls(self, grace_s: float) -> None:
-        """Stops sending to other servers and taking from them. Answers what they have sent, for at most `grace_s`."""
+        """Stops sending calls to other servers and accepting theirs. Answers the calls that they have sent, for at most `grace_s`."""
         self._look_no_more()
         if self.forwarding is not None:
             await self.forwarding.close()
@@ -476,7 +476,7 @@ class Cluster:
 
 
 def most_waited_for(waiting: Mapping[str, int]) -> Mapping[str, int]:
-    """Returns the numbers of waiting dequeues, by queue, that the other servers are told."""
+    """Returns the numbers of waiting dequeues, by queue, that are reported to the other servers."""
     if len(waiting) <= WAITED_FOR_MAX:
         return waiting
     return dict(nlargest(WAITED_FOR_MAX, waiting.items(), key=lambda item: item[1]))

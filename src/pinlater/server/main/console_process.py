@@ -1,7 +1,7 @@
 """Runs the console beside a server: `pinlater console` as a process of its own, which is restarted if it dies and ends with the server.
 
-It listens on loopback and calls this server. Nothing that happens to it stops the server: without its extra, or without its port, one
-line in the log says so.
+It listens on loopback and calls this server. No failure of it stops the server: without its extra, or without its port, a line in the log
+reports that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 class ConsoleProcess:
-    """`stopping`: is set when the server begins to stop. `command`: this program's, unless given; the options come behind it.
+    """`stopping`: is set when the server begins to stop. `command`: that of this program, unless given; the options follow it.
     `certificate`: that of the server, if it has TLS."""
 
     def __init__(
@@ -50,7 +50,7 @@ class ConsoleProcess:
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
     def start(self, thrift_port: int) -> None:
-        """Starts it, unless the settings say not to, and returns at once. `thrift_port`: where the server listens."""
+        """Starts it, unless the settings forbid that, and returns at once. `thrift_port`: where the server listens."""
         if not self._settings.console:
             return
         missing = [module for module in _MODULES if find_spec(module) is None]
@@ -61,7 +61,7 @@ class ConsoleProcess:
         self._tasks = [asyncio.create_task(self._keep(slot)), asyncio.create_task(self._stop_with_server(slot))]
 
     async def end(self) -> None:
-        """Waits for its end, and kills it if that takes too long. The server has stopped."""
+        """Waits for its end, and kills it if that takes too long. Called when the server has stopped."""
         if self._slot is None:
             return
         keeping, stopping = self._tasks
@@ -102,8 +102,8 @@ class ConsoleProcess:
         return [*given, *self._tls_options()]
 
     def _tls_options(self) -> Sequence[str]:
-        """Returns the console's options for its connections to the server: it trusts the server's certificate itself, and shows it where
-        clients need one. Browsers on this machine reach the console without TLS.
+        """Returns the console's options for its connections to the server: it trusts only the server's certificate itself, and presents
+        it if clients need one. Browsers on this machine reach the console without TLS.
         """
         tls, certificate = self._settings.tls, self._certificate
         if certificate is None or tls.certificate_file is None:
@@ -122,7 +122,7 @@ class ConsoleSlot(ProcessSlot[None]):
     """The slot of the console."""
 
     kind = "console"
-    started_by: Mapping[str, Any] = {"start_new_session": True}  # uvloop can't make a process group alone
+    started_by: Mapping[str, Any] = {"start_new_session": True}  # uvloop can't only make a process group
 
     def __init__(self, command: Sequence[str], stopping: asyncio.Event) -> None:
         super().__init__(0, command, stopping, _ANSWER_S)
@@ -138,7 +138,8 @@ class ConsoleSlot(ProcessSlot[None]):
             self.failure = message.reason
 
     def _next_start(self, code: int, lived_s: float, crashes: int, spread: float) -> Next | None:
-        """Gives up if the console can't serve for some time: its port is taken, and not just by the console of a server that was killed."""
+        """Gives up if the console can't serve for some time: its port is taken, and not only briefly by the console of a server that was
+        killed."""
         if not self._has_served and crashes >= _FAILED_STARTS_MAX:
             return None
         return next_start(code, lived_s, crashes, True, spread)

@@ -1,4 +1,4 @@
-"""The parts of a server between its shards and its listeners: the operations, and what hands out, sweeps and watches.
+"""The parts of a server between its shards and its listeners: the operations, dispatch, sweeps and watches.
 
 No listener, no file, and nothing that runs by itself. `App` adds these. A test opens a `Core` and calls it, so that it has the same
 parts as a server in production.
@@ -49,8 +49,8 @@ class Core:
     ) -> Self:
         """Opens the shards, and creates the parts on them. Raises `Unavailable` if no shard can be opened.
 
-        `agree`: sets the clock by the open shards. `started_at_ms`: when the server began; not given, now. `file_limits`: jobs
-        per second by queue, as the limits file says. `servers(queue)`: how many servers share the limit of a queue.
+        `agree`: sets the clock by the open shards. `started_at_ms`: when the server began; now if not given. `file_limits`: jobs per second
+        by queue, from the limits file. `servers(queue)`: how many servers share the limit of a queue.
         """
         shards = await open_shards(desired, clock, random, settings.sharding)
         try:
@@ -127,7 +127,8 @@ class Core:
         )
 
     async def catch_up(self) -> None:
-        """Reads the queues, gives each shard what the others have, and learns which shards may hold unique keys: before any request."""
+        """Reads the queues, gives each shard what the others have, and learns which shards may hold unique keys; call it before any
+        request."""
         await self.service.queue_cache.refresh()
         await self.shard_monitor.bring_all_up_to_date()
         await self.shards.unique.learn(list(self.shards))
@@ -140,7 +141,7 @@ class Core:
         return change
 
     def limits_changed(self) -> None:
-        """Computes the limits of the queues again, and wakes waiting dequeues so that they look again."""
+        """Computes the limits of the queues again, and wakes waiting dequeues so that they ask again."""
         self.service.queue_cache.limits_changed()
         self.dispatcher.wakeups.look_again()
 
@@ -153,7 +154,7 @@ class Core:
         self.passwords.close()
 
     def _connect_shards(self) -> None:
-        """Connects the shards to the parts that they call: the shards are made first, and import none of them."""
+        """Connects the shards to the parts that they call: the shards are created first, and import none of these parts."""
         self.dispatcher.connect(self.shards.hooks)
         self.shards.hooks.back = self._shard_is_back
         self.shards.hooks.count = self.metrics.count

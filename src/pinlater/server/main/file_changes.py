@@ -1,8 +1,8 @@
-"""Administrative changes that a server takes over from its files: tokens, shards, limits of queues, and the set of servers.
+"""Administrative changes that a server takes from its files: tokens, shards, limits of queues, and the set of servers.
 
-Several processes and servers may read one file. They tell of one change with the time of the file, so that listeners can see that it is the
-same. A change names the user whose command changed the file, if the command has noted it, and else the file. Weakness: nothing tells of a
-change that comes while no server runs, or of one that is taken back within a second.
+Several processes and servers may read one file. They report one change with the time of the file, so that listeners can see that it is
+the same. A change names the user whose command changed the file, if the command has recorded the user, and otherwise the file. Weakness:
+nothing reports a change that is made while no server runs, or one that is reverted within a second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pinlater.server.sharding.reload import MapChange
 TOKENS_FILE, SHARD_FILE, LIMITS_FILE, SERVER_SET_FILE = "tokens file", "shard file", "limits file", "server set"
 TOKEN_ADDED, TOKEN_CHANGED, TOKEN_REMOVED = "tokenAdded", "tokenChanged", "tokenRemoved"
 LIMIT_CHANGED, LIMITS_CHANGED, SERVERS_CHANGED = "limitChanged", "limitsChanged", "serverSetChanged"
-# Of the map of shards, by the field of `MapChange`.
+# Names of the changes of a map of shards, by the field of `MapChange`.
 SHARD_CHANGES: Mapping[str, str] = {
     "added": "shardAdded",
     "moved": "shardMoved",
@@ -29,12 +29,12 @@ SHARD_CHANGES: Mapping[str, str] = {
 }
 _TEXTS_MAX, _TEXT_MAX = 20, 200
 _LIMITS_MAX = 100
-# A file that is older was copied with its time, and one of the future has a wrong one: then the time of the server counts.
+# An older time is that of a file that was copied with its time, and a time in the future is wrong: then the time of the server counts.
 _AGE_MS_MAX = 60_000
 
 
 def changed_ms(path: Path | None, now_ms: int) -> int:
-    """Returns when the file was changed, or now if its time is impossible. Blocks for a look at the file."""
+    """Returns when the file was changed, or now if its time is impossible. Blocks while it reads the file's status."""
     try:
         at_ms = now_ms if path is None else path.stat().st_mtime_ns // 1_000_000
     except OSError:
@@ -45,7 +45,7 @@ def changed_ms(path: Path | None, now_ms: int) -> int:
 def token_changes(
     before: Sequence[Token], after: Sequence[Token], at_ms: int, authors: Mapping[str, FileAuthor] = {}
 ) -> list[AdministrativeChange]:
-    """Returns what is different, in the order of the names. A token never comes with its secret or its digest. `authors`: by names of
+    """Returns the differences, in the order of the names. A token never comes with its secret or its digest. `authors`: by names of
     tokens.
     """
     old, new = {token.name: token for token in before}, {token.name: token for token in after}
@@ -100,7 +100,7 @@ def limit_changes(before: Mapping[str, float], after: Mapping[str, float], at_ms
 
 
 def server_set_changes(before: int | None, after: int | None, at_ms: int) -> list[AdministrativeChange]:
-    """Returns how many servers share the limits of the queues, if that is another number."""
+    """Returns how many servers share the limits of the queues, if that number has changed."""
     if before == after:
         return []
     return [_change(SERVER_SET_FILE, None, SERVERS_CHANGED, at_ms, {"servers": after, "before": before})]

@@ -1,4 +1,4 @@
-"""The files that a server reads again while it runs, and the parts that apply them: limits, the set of servers, the shards."""
+"""The files that a server rereads while it runs, and the parts that apply them: limits, the set of servers, the shards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pinlater.server.storage.interface import SharedShard
 
 
 class SharedLimits(NamedTuple):
-    """Holds what files say of limits. `limits`: jobs a second by queue. `servers`: how many share them, or None without a file."""
+    """Keeps the limits from files. `limits`: jobs a second by queue. `servers`: how many share them, or None without a file."""
 
     limits: Mapping[str, float]
     servers: int | None
@@ -36,7 +36,7 @@ class FileWatch:
         self._shards = ShardSource(settings) if settings.store.is_sharded else None
         named = {"queue_limits_file": self._limits, "server_set_file": self._servers, "store": self._shards}
         self._files = {key: file for key, file in named.items() if file is not None}
-        self._places: Sequence[ConfiguredShard] = ()  # the shards taken over last
+        self._places: Sequence[ConfiguredShard] = ()  # the last shards that were applied
         self._looking = asyncio.Lock()
         self._take_limits: Callable[[SharedLimits, SharedLimits], Awaitable[object]] | None = None
         self._take_shards: Callable[[], Awaitable[object]] | None = None
@@ -54,9 +54,10 @@ class FileWatch:
         )
 
     def servers(self, known: int) -> int:
-        """Returns how many processes share the limit of a queue: `known` by the stores, or those of the file, each with as many processes.
+        """Returns how many servers share the limit of a queue: those `known` by the stores, or those of the file, each with as many
+        processes as this one.
 
-        Of processes with one store of their own, one hands out all jobs."""
+        If each process has a store of its own, it hands out all jobs."""
         servers = self.shared_limits.servers
         if servers is None:
             return known
@@ -64,11 +65,11 @@ class FileWatch:
 
     @property
     def broken(self) -> Mapping[str, float]:
-        """Returns 1 for each file that can't be read again, by the key of the settings that names it."""
+        """Returns 1 for each file that can't be reread, by the key of the settings that names it."""
         return {key: file.last_error is not None for key, file in self._files.items()}
 
     def desired(self) -> Sequence[DesiredShard]:
-        """The shards as the files say now."""
+        """The shards according to the files now."""
         if self._shards is None:
             return embedded(self._settings)
         self._places = self._shards.places
@@ -79,7 +80,7 @@ class FileWatch:
         take_limits: Callable[[SharedLimits, SharedLimits], Awaitable[object]],
         take_shards: Callable[[], Awaitable[object]],
     ) -> None:
-        """Registers functions that a look calls after a change. `take_limits(before, after)`; `take_shards` asks for `desired`."""
+        """Registers functions that are called after a change. `take_limits(before, after)`; `take_shards` asks for `desired`."""
         self._take_limits, self._take_shards = take_limits, take_shards
 
     def end(self) -> None:
@@ -112,7 +113,7 @@ def _shared_shard(place: ConfiguredShard, settings: Settings) -> SharedShard:
 
 
 def sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[DesiredShard]:
-    """Returns each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
+    """Returns each entry as a shard that is not opened yet. Two entries are the same shard only if their logins are the same, too."""
     return [
         DesiredShard(
             place.name,

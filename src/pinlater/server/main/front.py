@@ -1,6 +1,6 @@
-"""A front process: listens for clients as any server, and has no store. The store process carries out what they ask for (`server.front`).
+"""A front process: listens for clients like any server, and has no store. The store process executes its calls (`server.front`).
 
-Start: connect, then listen. Stop: no more connections, finish what is in flight, then end the connection to the store process.
+Start: connect, then listen. Stop: no more connections, finish the calls under way, then close the connection to the store process.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class FrontApp:
         logger.info("ready", extra={"version": __version__, "thrift_port": self.thrift.port})
 
     async def stop(self, grace_s: float) -> None:
-        """Stops accepting, finishes what is in flight for at most `grace_s` seconds, ends the connection to the store process."""
+        """Stops accepting, finishes the calls under way for at most `grace_s` seconds, closes the connection to the store process."""
         self._state = "draining"
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.store.drain()
@@ -96,11 +96,11 @@ class FrontApp:
         logger.info("stopped")
 
     def cut_off(self) -> None:
-        """Cuts the connections that `stop` still waits for."""
+        """Closes the connections for which `stop` still waits."""
         self._cut_off.set()
 
     def reload(self) -> None:
-        """Reads the tokens and the certificate again now. The store process reads the other files."""
+        """Rereads the tokens and the certificate now. The store process reads the other files."""
         self._reloading = asyncio.ensure_future(self.listener_files.look())
 
     def _periodic(self) -> Sequence[Periodic]:

@@ -1,4 +1,4 @@
-"""The files that the listeners of a process follow: the tokens of callers, and the certificate. Both are looked at each second."""
+"""The files that the listeners of a process follow: the tokens of callers, and the certificate. Both are checked every second."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ListenerFiles:
     access: AccessControl | None = None
     """Decides about calls; None without a file of tokens."""
     certificate: CertificateSource | None = None
-    """Has the certificate in force; None without TLS."""
+    """The certificate in force; None without TLS."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._monotonic = clock.monotonic
@@ -47,7 +47,7 @@ class ListenerFiles:
                 without_token=access.without_token,
             )
         if settings.tls.certificate_file is not None:
-            wall_clock = WallClock()  # by which clients look at the dates
+            wall_clock = WallClock()  # the time by which clients check the dates
             self.certificate = CertificateSource(settings.tls, lambda: wall_clock.now_ms() / 1000)
         self.changed: Callable[[Sequence[Token], Sequence[Token]], Awaitable[None]] | None = None
         self._looking = asyncio.Lock()
@@ -55,19 +55,19 @@ class ListenerFiles:
         self._can_note = True
 
     def periodic(self) -> Sequence[Periodic]:
-        """The looks at those files that there are."""
+        """The periodic checks of those files that there are."""
         work = [] if self._tokens is None else [Periodic("tokens", _LOOK_MS, self.look_at_tokens)]
         return (
             work if self.certificate is None else [*work, Periodic("certificate", _LOOK_MS, self._look_at_certificate)]
         )
 
     async def look(self) -> None:
-        """Reads both if they have changed."""
+        """Rereads both if they have changed."""
         await self.look_at_tokens()
         await self._look_at_certificate()
 
     async def look_at_tokens(self) -> None:
-        """Reads the tokens if they have changed, and once a minute notes their last uses."""
+        """Rereads the tokens if they have changed, and once a minute stores their last uses."""
         if self._tokens is None or self.access is None:
             return
         async with self._looking:
@@ -83,7 +83,7 @@ class ListenerFiles:
             await self.note_uses()
 
     async def note_uses(self) -> None:
-        """Writes when tokens were last used. A folder that can't be written is logged once; then the times are missing."""
+        """Writes when tokens were last used. A folder that can't be written is logged once; then the times are not stored."""
         used = {} if self.access is None else self.access.take_used()
         if not used or self._path is None or self.access is None:
             return

@@ -21,11 +21,11 @@ from pinlater.server.telemetry.metrics import TICK_S
 
 logger = logging.getLogger(__name__)
 
-# Heartbeats in the time of a lease: a few may get lost.
+# Heartbeats within a lease: a few may get lost.
 _HEARTBEATS_A_LEASE = 6
 # How often heartbeats are sent while another server is not heard (`ownership`).
 _HEARTBEAT_MS = 1_000
-# How often the queues are looked at while all other servers tell when they change some; and how often that is decided.
+# How often the queues are read while all other servers report changes of them; and how often that is decided.
 _TOLD_LOOK_S = 30.0
 _LOOK_MS = 500
 _HOMES_MS = 1_000
@@ -99,20 +99,20 @@ class PeriodicWork:
             await core.shards.unique.learn(list(core.shards))
 
     async def _look_at_queues(self) -> None:
-        """Looks at what other servers may have changed."""
+        """Reads what other servers may have changed."""
         every_s = self.core.settings.maintenance.refresh_interval_ms / 1000
         told_s = max(every_s, _TOLD_LOOK_S) if self.cluster.is_told else every_s
         await self.core.service.queue_cache.refresh_if_due(every_s, told_s)
 
     async def _send_heartbeats(self) -> None:
-        """Sends heartbeats to all shards: six in the time of a lease, and one a second while another server is not heard."""
+        """Sends heartbeats to all shards: six within a lease, and one a second while another server is not heard."""
         now_s = self.core.clock.monotonic()
         if not self.cluster.is_calm or now_s >= self.next_heartbeat_s:
             self.next_heartbeat_s = now_s + self.core.settings.database.lease_ms / _HEARTBEATS_A_LEASE / 1000
             await self.core.shard_monitor.ping_all()
 
     async def _look_at_members(self) -> None:
-        """Looks which servers use the shards, if it is time."""
+        """Reads which servers use the shards, if it is time."""
         await self.cluster.look_if_due(self.core.settings.maintenance.refresh_interval_ms / 1000)
 
     def _members_changed(self) -> None:

@@ -24,11 +24,11 @@ class ReadinessWatch:
         return self.state == "ready"
 
     def readiness(self, shards: Shards | None, coordinator_trouble: str = "") -> Readiness:
-        """Returns whether to send requests here. `shards`: None before the server has opened them. `coordinator_trouble`: only named, since
-        all calls continue.
+        """Returns whether to send requests to this server. `shards`: None before the server has opened them. `coordinator_trouble`: only
+        reported, since all calls continue.
 
-        A full shared shard is only named: claims and acks may continue there, and without enqueues the server would not notice its space.
-        A full embedded store fails `look`, which tries a write.
+        A full shared shard is only reported: claims and acks may continue there, and without enqueues the server would not notice that
+        space is free again. A full embedded store fails `look`, which attempts a write.
         """
         if not self.ready or shards is None:
             return Readiness(False, (self.state,))
@@ -46,7 +46,7 @@ class ReadinessWatch:
         return Readiness(len(lost) < len(shards), (*lost, *full, *_refusals(shards), *trouble))
 
     async def look(self, shards: Shards) -> None:
-        """Asks the stores of this server alone; shared ones have a health of their own. Raises what a store answers."""
+        """Asks only the stores that are this server's own; shared ones have a health of their own. Raises the error of the store."""
         for shard in shards:
             if shard.trusted:
                 try:

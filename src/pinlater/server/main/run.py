@@ -1,7 +1,7 @@
-"""Runs an `App` as a process: signals, exit status, and the few limits of the process that matter.
+"""Runs an `App` as a process: signals, exit status, and the few process limits that matter.
 
-SIGTERM and SIGINT stop it in order; a second one cuts off what is in flight, and the store is closed all the same.
-SIGHUP looks at the files of limits and shards at once. If it is wanted, the end of standard input counts as a SIGTERM: a program that
+SIGTERM and SIGINT stop it in order; a second one closes connections under way, and the store is closed all the same.
+SIGHUP rereads the files of limits and shards at once. If that is wanted, the end of standard input counts as a SIGTERM: a program that
 starts a server holds the other end of that pipe, and however it dies, no server stays behind.
 """
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 # The store's commits run in a thread; the loop must not wait for the interpreter lock longer than this.
 _SWITCH_INTERVAL_S = 20e-6
-# Millions of small tuples are made and dropped without cycles: look for cycles seldom, and never in what lives for ever.
+# Millions of small tuples are made and dropped without cycles: collect garbage seldom, and never among objects that live for ever.
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 
@@ -40,7 +40,7 @@ class SideProcess(Protocol):
         """Starts it and returns at once. `thrift_port`: where the server listens."""
 
     async def end(self) -> None:
-        """Waits for its end. The server has stopped."""
+        """Waits for its end. Called when the server has stopped."""
 
 
 def serve(
@@ -51,7 +51,7 @@ def serve(
 ) -> int:
     """Serves until a signal comes; returns the exit status. Raises `Unavailable` or OSError if it can't start.
 
-    `more`: makes side processes, of the settings and an event that is set when the server begins to stop.
+    `more`: makes side processes, from the settings and an event that is set when the server begins to stop.
     """
     tune()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -59,7 +59,7 @@ def serve(
 
 
 class StopSignals:
-    """Stops a server after a signal or an order. The first signal stops it in order, the second cuts off what is in flight."""
+    """Stops a server after a signal or an order. The first signal stops it in order, the second closes connections under way."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -67,7 +67,7 @@ class StopSignals:
         self._signals = 0
 
     def signalled(self, name: str) -> None:
-        """A signal came, or what counts as one."""
+        """A signal came, or an equivalent."""
         self._signals += 1
         if self._signals > 1:
             self.cut_off.set()
@@ -96,7 +96,7 @@ async def _serve(
 
 
 async def run_until_stopped(app: App | FrontApp, stops: StopSignals, started: Callable[[], None]) -> None:
-    """Serves until `stops` says so. Raises `Unavailable` or OSError if it can't start."""
+    """Serves until `stops` requests the end. Raises `Unavailable` or OSError if it can't start."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stops.signalled, number.name)
@@ -115,7 +115,7 @@ async def run_until_stopped(app: App | FrontApp, stops: StopSignals, started: Ca
 
 
 async def _started(app: App | FrontApp, stop: asyncio.Event) -> bool:
-    """Returns whether the server has started, or False if it was stopped first. Raises what `start` raises."""
+    """Returns whether the server has started, or False if it was stopped first. Raises the errors of `start`."""
     starting = asyncio.create_task(app.start())
     if await ends_before(starting, stop):
         starting.result()
@@ -127,7 +127,7 @@ async def _started(app: App | FrontApp, stop: asyncio.Event) -> bool:
 
 
 def at_end_of_stdin(ended: Callable[[], None]) -> None:
-    """Calls `ended` once the other end is closed; input before that is thrown away. Raises OSError for a plain file."""
+    """Calls `ended` once the other end is closed; input before that is discarded. Raises OSError for a plain file."""
     loop = asyncio.get_running_loop()
     descriptor = 0
 

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PREFIX = "pinlater-sockets-"
-# A socket's path has at most 107 bytes on Linux and 103 elsewhere, and the names here have up to 32.
+# The path of a socket has at most 107 bytes on Linux and 103 elsewhere, and the names here have up to 32.
 _PATH_BYTES_MAX = 70
 
 
 class SocketFolder(NamedTuple):
-    """`path` of the folder, which all processes of the supervisor know."""
+    """`path`: that of the folder, which all processes of the supervisor know."""
 
     path: str
 
@@ -63,7 +63,7 @@ def _new(base: str) -> tuple[Path, int]:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))  # it has mode 0700
         try:
             lock = _locked(path)
-        except OSError:  # no more descriptors, or a file system without locks: another folder would be no better
+        except OSError:  # no descriptors left, or a file system without locks: another folder would not help
             shutil.rmtree(path, ignore_errors=True)
             raise
         if lock is not None:
@@ -96,7 +96,7 @@ def _locked(path: Path) -> int | None:
 
 
 def _remove_abandoned(base: str) -> None:
-    """Removes what supervisors of this user have left that were killed."""
+    """Removes the folders of killed supervisors of this user."""
     with contextlib.suppress(OSError):
         for path in Path(base).glob(f"{_PREFIX}*"):
             _remove_if_abandoned(path)

@@ -1,4 +1,4 @@
-"""Waits for work that an event cuts short."""
+"""Waits for work until an event interrupts the wait."""
 
 from __future__ import annotations
 

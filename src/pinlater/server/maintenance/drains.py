@@ -1,4 +1,4 @@
-"""Measures how the shards that take no enqueues get empty, from the counts that the sampler takes anyway."""
+"""Measures how the shards that accept no enqueues become empty, from the counts that the sampler takes anyway."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pinlater.wire.generated.structs import ShardDrain
 _WINDOW_S = 600.0
 _POINT_S = 10.0
 _POINTS = round(_WINDOW_S / _POINT_S) + 1
-# A rate over a shorter time says little.
+# A rate over a shorter time means little.
 _RATE_FROM_S = 5.0
 
 
 class _Draining:
-    """One shard. `closed_at`: seconds, as `ShardLanes.closed_to_enqueues_at`; tells this time from another one."""
+    """One shard. `closed_at`: seconds, as `ShardLanes.closed_to_enqueues_at`; identifies this closure."""
 
     def __init__(self, closed_at: float, live: int, now_s: float) -> None:
         self.closed_at = closed_at
@@ -38,14 +38,14 @@ class _Draining:
 
 
 class Drains:
-    """Watches the shards that take no enqueues."""
+    """Watches the shards that accept no enqueues."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._by_name: dict[str, _Draining] = {}
 
     def look(self, shards: Iterable[ShardLanes], live: Mapping[str, int]) -> None:
-        """Notes how many live jobs each has; `live` lacks those that were not counted now."""
+        """Notes how many live jobs each shard has; `live` lacks shards that were not counted now."""
         now_s = self._clock.monotonic()
         known, self._by_name = self._by_name, {}
         for shard in shards:
@@ -60,7 +60,7 @@ class Drains:
                 self._by_name[shard.name] = _Draining(closed_at, live[shard.name], now_s)
 
     def of(self, shard: ShardLanes) -> ShardDrain | None:
-        """Returns how far a shard is, or None if it takes enqueues."""
+        """Returns the progress of a shard, or None if it accepts enqueues."""
         closed_at = shard.closed_to_enqueues_at
         if closed_at is None:
             return None
@@ -74,5 +74,5 @@ class Drains:
         empty_at_ms = None
         if rate is not None and rate > 0 and live and shard.healthy:
             at_ms = now_ms + round((counted_s - now_s + live / rate) * 1000)
-            empty_at_ms = at_ms if at_ms > now_ms else None  # else the count is too old for a forecast
+            empty_at_ms = at_ms if at_ms > now_ms else None  # otherwise the count is too old for a forecast
         return ShardDrain(since_ms, shard.leaving, found.live_at_first, rate, empty_at_ms)

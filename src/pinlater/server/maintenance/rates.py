@@ -20,7 +20,7 @@ from pinlater.wire.generated.structs import ShardJobs
 
 _WINDOW_SECONDS = 60.0
 _ROWS_A_TURN = 2_000
-# A count also finds what was lost in a shard by other means than a change.
+# A count also reveals jobs that a shard lost by other means than a change.
 _UNCHANGED_S_MAX = 1_800.0
 
 
@@ -38,8 +38,8 @@ _NOTHING = QueueTotals()
 
 
 class _Counted(NamedTuple):
-    """The answer of a shard, when it was asked, its state before that, and the sums of the rows; `jobs.at_ms`: until when they are known to
-    hold. None: the shard was never asked. `unfinished`: the queues with jobs that wait or run."""
+    """The answer of a shard, when it was asked, its state before that, and the sums of the rows; `jobs.at_ms`: until when they are known
+    to be right. None: the shard was never asked. `unfinished`: the queues with jobs that wait or run."""
 
     rows: Sequence[QueueCounts]
     state: Hashable | None
@@ -73,7 +73,7 @@ class RateSampler:
         self.drains = Drains(clock)
 
     async def sample(self) -> float | None:
-        """Takes a sample. The latest counts of an unreachable shard still apply, so that totals don't fall and rise by all that it holds.
+        """Takes a sample. The latest counts of an unreachable shard still apply, so that totals don't fall and rise by all its jobs.
 
         Raises the `Unavailable` of a shard that failed, when the sample is taken.
         """
@@ -121,7 +121,7 @@ class RateSampler:
         return _Counted(rows, state, now_s, jobs, unfinished)
 
     async def _summed(self, rows: Sequence[QueueCounts]) -> tuple[ShardJobs, Set[str]]:
-        """The jobs of all queues and priorities, and the queues with unfinished ones. In pieces between which others get their turn."""
+        """The jobs of all queues and priorities, and the queues with unfinished ones. In pieces between which other tasks run."""
         unfinished = set[str]()
         pending = future = in_progress = succeeded = failed = 0
         oldest_ms: int | None = None
@@ -143,7 +143,7 @@ class RateSampler:
         return jobs, unfinished
 
     async def _keep(self, found: Sequence[Sequence[QueueCounts]]) -> None:
-        """Keeps the counts in pieces between which others get their turn: there may be thousands of queues."""
+        """Keeps the counts in pieces between which other tasks run: there may be thousands of queues."""
         merged = CountsByKind()
         for rows in found:
             for start in range(0, len(rows), _ROWS_A_TURN):

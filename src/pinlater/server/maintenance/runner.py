@@ -1,4 +1,4 @@
-"""The one way to run background work: named, supervised, jittered, counted, stoppable twice.
+"""The one way to run background work: named, supervised, jittered, counted, and safe to stop twice.
 
 A task that fails is logged and counted and runs again at its next turn; a bug in one never stops another.
 """
@@ -42,7 +42,7 @@ class MaintenanceRunner:
         self._tasks = [asyncio.create_task(self._repeat(one), name=f"maintenance {one.name}") for one in self._work]
 
     async def stop(self) -> None:
-        """Stops between two pieces of work or at their next await; twice does no harm."""
+        """Stops between two pieces of work or at their next await; a second call does no harm."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()

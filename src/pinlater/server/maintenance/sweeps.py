@@ -1,11 +1,11 @@
-"""What is swept: claims past their deadline, jobs past their expiry, finished jobs past their time, and due times that came.
+"""The sweeps: of claims past their deadline, jobs past their expiry, finished jobs past their time to live, and jobs that became due.
 
-Each sweep works in short transactions with pauses between that are as long, so that no request waits for it and the store is others' at
-least half of the time. A dead worker's thousand jobs come back over about a second: a sweep that found a full batch comes again after a
-tenth of its interval, with twice the batch, since a longer list must not take for ever.
+Each sweep works in short transactions with pauses of the same length between them, so that no request waits for it and the store is free
+for others at least half of the time. A dead worker's thousand jobs come back over about a second: a sweep that found a full batch runs
+again after a tenth of its interval, with twice the batch, so that a longer list does not take for ever.
 
-Of the servers of a shard one sweeps it, as far as they agree (`swept_by_others`). The others sweep it all the same now and then, since
-the one may fail in a way that they don't see.
+Of the servers of a shard one sweeps it, as far as they agree (`swept_by_others`). The others also sweep it now and then, since that
+server may fail in a way that they don't see.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _PAUSE_SECONDS_MIN = 0.005
 # A shard is left to another server for this number of intervals of the work; then this one sweeps it, too.
 _LEFT_INTERVALS_MAX = 30
-# Does a bounded part of one piece of work on a shard: at most that number of rows; 0 for what no other server can do for this one.
+# Does a bounded part of one piece of work on a shard: at most that number of rows; 0 for work that no other server can do for this one.
 Sweep = Callable[[ShardLanes, int], Awaitable[int]]
 
 
@@ -52,7 +52,7 @@ class Sweeps:
     settings: MaintenanceSettings
     quarantine_after: int
     lost_claims: Callable[[str, Mapping[str, str]], None] = lambda queue, sources: None
-    """Is told of claims that timed out: a queue, and their sources by the descriptor of the job."""
+    """Called with claims that timed out: a queue, and their sources by the descriptor of the job."""
     swept_by_others: Callable[[], Set[str]] = frozenset
     """The names of the shards that another server sweeps."""
 
@@ -61,7 +61,7 @@ class Sweeps:
         self._swept_s: dict[tuple[str, str], float] = {}  # by kind of work and shard
 
     async def time_out_claims(self) -> float | None:
-        """Claims past their deadline go back, or fail."""
+        """Puts jobs with claims past their deadline back, or fails them."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
             swept = await shard.store.submit(TimeOutClaims(self.clock.now_ms(), limit, self.quarantine_after))
@@ -100,7 +100,7 @@ class Sweeps:
         return await self._pause_after("expiry", self.settings.expiry_interval_ms, sweep, self.settings.batch_max)
 
     async def advance_due(self) -> float | None:
-        """Jobs that became due are counted so."""
+        """Counts jobs that became due as due."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
             return await shard.store.submit(AdvanceDue(self.clock.now_ms(), limit))
@@ -137,8 +137,8 @@ class Sweeps:
         return max(_PAUSE_SECONDS_MIN, self.clock.monotonic() - began)
 
     async def _most_on_a_shard(self, work: str, interval_ms: int, sweep: Sweep, limit: int) -> int:
-        """Sweeps all reachable shards at once. Returns the largest number of rows that one of them had. One that fails keeps no other from
-        being swept.
+        """Sweeps all reachable shards at once. Returns the largest number of rows that one of them had. A shard that fails keeps no other
+        from being swept.
         """
         shards = self.shards.in_reach()
         left = self.swept_by_others()
@@ -160,7 +160,7 @@ class Sweeps:
     def _note_swept(
         self, work: str, shards: Sequence[ShardLanes], limits: Sequence[int], results: Sequence[int | BaseException]
     ) -> None:
-        """Notes when these shards were swept last. A sweep that failed or found more than it may take is not over."""
+        """Notes when these shards were last swept. A sweep that failed or reached its limit is not over."""
         now_s = self.clock.monotonic()
         for shard, limit, result in zip(shards, limits, results, strict=True):
             if isinstance(result, int) and result < limit:

@@ -1,1 +1,1 @@
-"""The operations of callers, for any transport: checks first, then the store, then the waiting dequeues."""
+"""The operations of callers, for any transport: first the checks, then the store, then the waiting dequeues."""

@@ -1,4 +1,4 @@
-"""From descriptors to jobs: parse all of a request's first, then see on which shard each lives."""
+"""From descriptors to jobs: first parse all of a request's, then find the shard of each."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-# A request may name fifty thousand jobs. A shard is asked for this many at a time: no transaction, statement or turn of the loop grows with
-# the request, and other requests get their turn in between.
+# A request may name fifty thousand jobs. A shard is asked for this many at a time: no transaction, statement or turn of the loop grows
+# with the request, and other requests run in between.
 KEYS_A_CALL = 500
 
-_ID_DIGITS_ALWAYS_FIT = 19  # fewer digits than this are within an i64 for sure; the rest is for the parser
+_ID_DIGITS_ALWAYS_FIT = 19  # fewer digits than this surely fit into an i64; the parser checks the rest
 
 
 class OnShard(NamedTuple):
@@ -46,7 +46,7 @@ class OnShard(NamedTuple):
 
 
 def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> list[OnShard]:
-    """The jobs named, by shard. Raises `DescriptorInvalid` for the first that can't be parsed, so that nothing happens.
+    """The named jobs, by shard. Raises `DescriptorInvalid` for the first that can't be parsed, so that nothing happens.
 
     A descriptor of another queue than `queue` (None: any), or of a shard that isn't ours, names nothing and is left out.
     """
@@ -64,7 +64,7 @@ def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most:
 async def address_in_turns(
     shards: Shards, queue: str | None, descriptors: Sequence[str], most: int
 ) -> Sequence[OnShard]:
-    """Does what `address` does; of very many descriptors a slice in each turn of the loop."""
+    """Does the same as `address`; very many descriptors are processed in slices, one in each turn of the loop."""
     if len(descriptors) <= ITEMS_A_TURN:
         return address(shards, queue, descriptors, most)
     addressed = _Addressed(shards, queue, len(descriptors), most)
@@ -73,7 +73,7 @@ async def address_in_turns(
 
 
 async def find_jobs(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> Sequence[OnShard]:
-    """Does what `address_in_turns` does. For a shard that is not in the map it reads the shard file again first."""
+    """Does the same as `address_in_turns`. If a shard is not in the map, it first rereads the shard file."""
     parts = await address_in_turns(shards, queue, descriptors, most)
     if shards.reader is None or not await _not_in_map(shards, queue, descriptors, parts):
         return parts
@@ -84,9 +84,9 @@ async def find_jobs(shards: Shards, queue: str | None, descriptors: Sequence[str
 async def on_unknown_shards(
     shards: Shards, queue: str | None, descriptors: Sequence[str], parts: Sequence[OnShard]
 ) -> Mapping[int, ShardConnectionFailed]:
-    """The jobs that `parts` lack because they are on shards that this server does not know, by position, with an error that says so.
+    """The jobs that `parts` lack because they are on shards that this server does not know, by position, with an error that tells so.
 
-    Nothing for shards that no file names, and for jobs from before their shard was gone: these do not exist. In a file the shard may be
+    Nothing for shards that no file names, and for jobs from before their shard was gone: these do not exist. The shard in a file may be
     new, or back, and this file the old one. Call it after `find_jobs`, which reads the file.
     """
     named = await _not_in_map(shards, queue, descriptors, parts)
@@ -139,7 +139,7 @@ class _Addressed:
         self._shards = shards
         self._queue = queue
         self._parts: dict[str, OnShard] = {}
-        # Descriptors of one request mostly differ in their id alone; what stands before it is parsed once.
+        # Descriptors of one request mostly differ only in their id; the part before it is parsed once.
         self._heads: dict[str, tuple[OnShard | None, str, int]] = {}
         self._count = 0
 
@@ -148,7 +148,7 @@ class _Addressed:
 
     def add(self, descriptors: Sequence[str]) -> Sequence[None]:
         """The next descriptors of the request."""
-        queue, heads, make = self._queue, self._heads, tuple.__new__  # which is quicker than a class's own call
+        queue, heads, make = self._queue, self._heads, tuple.__new__  # which is faster than calling the class
         for index, text in enumerate(descriptors, self._count):
             head, _, tail = text.rpartition(":")
             known = heads.get(head)
@@ -176,10 +176,10 @@ class _Addressed:
 async def on_each_shard(
     parts: Sequence[OnShard], act: Callable[[OnShard], Awaitable[Sequence[Value]]], answers: list[Value]
 ) -> list[Value]:
-    """Puts what `act` answers for each shard into `answers`, at the request's positions.
+    """Puts the answers of `act` for each shard into `answers`, at the request's positions.
 
-    An unreachable shard fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done, and repeating is safe. A part of
-    more than `KEYS_A_CALL` jobs is carried out in pieces; if one fails, what the pieces before it did stays done, too.
+    An unreachable shard fails the call with SHARD_CONNECTION_FAILED; changes on other shards remain, and repeating is safe. A part of
+    more than `KEYS_A_CALL` jobs is executed in pieces; if one fails, the changes of the pieces before it remain, too.
     """
     if len(parts) == 1:
         [part] = parts
@@ -187,7 +187,7 @@ async def on_each_shard(
             raise shard_unreachable(part.shard.name)
         only = await (act(part) if len(part.keys) <= KEYS_A_CALL else in_pieces(part, act))
         if len(only) == len(answers):
-            return list(only)  # all of the request lives here
+            return list(only)  # all jobs of the request are here
         results: Sequence[Sequence[Value] | BaseException] = (only,)
     else:
         results = await asyncio.gather(*(_on_shard(part, act) for part in parts), return_exceptions=True)
@@ -206,7 +206,7 @@ async def _on_shard(part: OnShard, act: Callable[[OnShard], Awaitable[Sequence[V
 
 
 async def in_pieces(part: OnShard, act: Callable[[OnShard], Awaitable[Sequence[Value]]]) -> Sequence[Value]:
-    """What `act` answers for `KEYS_A_CALL` of the part's jobs at a time, one call after the other."""
+    """The answers of `act` for `KEYS_A_CALL` of the part's jobs at a time, one call after the other."""
     if len(part.keys) <= KEYS_A_CALL:
         return await act(part)
     values: list[Value] = []
@@ -240,7 +240,7 @@ def left_out(metrics: Metrics, method: str, names: Sequence[str], reason: str = 
 async def on_reachable(
     shards: Shards, metrics: Metrics, method: str, act: Callable[[ShardLanes], Awaitable[Value]]
 ) -> list[Value]:
-    """What `act` answers for each shard in reach, all at once. Shards that fail on the way are left out too, but not all of them."""
+    """The answers of `act` for each reachable shard, all at once. Shards that fail meanwhile are left out too, but not all of them."""
     found = reachable(shards, metrics, method)
     if len(found) == 1:
         return [await act(found[0])]
@@ -263,7 +263,7 @@ async def on_reachable(
 async def one_after_another(
     shards: Shards, metrics: Metrics, method: str, act: Callable[[ShardLanes], Awaitable[int]]
 ) -> int:
-    """The sum of what `act` gives for each shard in reach, if they share a budget. Leaves out as `on_reachable` does."""
+    """The sum of the results of `act` for each reachable shard, if they share a budget. Leaves out the same shards as `on_reachable`."""
     found = reachable(shards, metrics, method)
     total, failures = 0, 0
     for shard in found:
@@ -278,7 +278,7 @@ async def one_after_another(
 
 
 async def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
-    """Returns what became of each item, in order."""
+    """Returns the outcome of each item, in order."""
     if len(descriptors) <= ITEMS_A_TURN:
         return _ack_results(descriptors, answers)
     return await pairs_in_turns(descriptors, answers, _ack_results)
@@ -294,7 +294,7 @@ def _ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterE
 
 
 def _not_carried_out(descriptor: str, error: PinLaterError) -> AckResult:
-    """Without the error's message, which could be as long as all else in the answer."""
+    """Without the error's message, which could be as long as the rest of the answer."""
     return AckResult(
         descriptor,
         Outcome.ERROR,

@@ -1,7 +1,7 @@
-"""How long a body may be: what the settings say, or less if a shard that takes enqueues holds less.
+"""The longest body that is accepted: the limit of the settings, or less if a shard that accepts enqueues has a lower one.
 
-One limit for all shards, so that it never depends on chance whether a body is taken. Looked up now and then and not at each enqueue;
-what comes in between a change and the next look meets the shard's own check.
+One limit for all shards, so that it never depends on chance whether a body is accepted. Read periodically and not at each enqueue; an
+enqueue between a change and the next read meets the shard's own check.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SETTING = "setting jobs.max_body_bytes"
 
 
 class BodyLimit:
-    """`bytes` that hold, and what bounds them; `most` by the settings."""
+    """`bytes`: the limit in force, and what sets it; `most`: the limit of the settings."""
 
     def __init__(self, shards: Shards, most: int) -> None:
         self._shards = shards
@@ -26,7 +26,7 @@ class BodyLimit:
         self.look()
 
     def look(self) -> None:
-        """Takes over what the shards say now. Whenever that changes, the log is told."""
+        """Applies what the shards report now. Each change is logged."""
         before = (self.bytes, self.bound_by)
         self.bytes, self.bound_by = self._most, _SETTING
         for shard in self._shards:

@@ -1,6 +1,6 @@
 """The search processes, which run body regexes so that no pattern can block the event loop.
 
-A search starts a process if none is idle, at most `processes_max`; a process ends after a minute without work. The server kills the
+A search starts a process if none is idle, up to `processes_max`; a process ends after a minute without work. The server kills the
 process of a search that takes too long, or whose caller has gone. The cost of a search is bounded before it starts: RE2 takes at most
 the instructions of the regex's program times the bytes to search, which count against `steps_max` for all searches under way.
 
@@ -36,7 +36,7 @@ _MODULE = "pinlater.server.operations.body_search_process"
 
 
 class SearchOutOfTime(Exception):
-    """The search did not end in its time, and was ended."""
+    """The search did not end in time, and was ended."""
 
 
 class PatternInvalid(Exception):
@@ -44,7 +44,7 @@ class PatternInvalid(Exception):
 
 
 class SearchUnavailable(PinLaterError):
-    """No process to search in can be started, or it died."""
+    """No search process can be started, or it died."""
 
     detail = "REGEX_UNAVAILABLE"
     retryable = True
@@ -86,7 +86,7 @@ class SearchProcesses:
     async def search(self, pattern: bytes, bodies: Sequence[bytes], seconds: float, *, program: int = 0) -> Searched:
         """Searches for the pattern in each body; with no bodies it only compiles the pattern.
 
-        `program`: as an earlier answer said, to charge the search's cost. `seconds`: with the wait for a free process.
+        `program`: the size from an earlier answer, to charge the search's cost. `seconds`: including the wait for a free process.
         Raises `SearchOutOfTime`, `PatternInvalid`, `TooManyWaiting`, `SearchUnavailable`, `SearchNotInstalled`. Cancelling it kills the
         process.
         """
@@ -164,7 +164,7 @@ class SearchProcesses:
 
     def _kill_and_reap(self, process: _SearchProcess) -> None:
         process.kill()
-        if not self._closed:  # else `close` waits for it
+        if not self._closed:  # otherwise `close` waits for it
             self._all.discard(process)
             self._threads.submit(process.wait)
 
@@ -185,11 +185,11 @@ class SearchProcesses:
         self._plan_the_end_of_idle_ones()
         self._idle.clear()
         if self._starting:
-            await asyncio.wait(self._starting)  # each takes milliseconds, and would outlive this otherwise
+            await asyncio.wait(self._starting)  # each takes milliseconds, and would otherwise outlive this object
         processes, self._all = list(self._all), set()
         for process in processes:
             process.kill()
-        if processes:  # else no thread is needed
+        if processes:  # otherwise no thread is needed
             await asyncio.to_thread(self._wait_for_all, processes)
         self._threads.shutdown(wait=False)
 

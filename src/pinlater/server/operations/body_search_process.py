@@ -1,8 +1,8 @@
 """What a search process does: it reads orders from the server, searches bodies with RE2, and answers.
 
-The server runs this file as a program of its own, because RE2 can't be interrupted: an operating system can kill a process, and
-nothing can stop a thread. Order and answer are frames of a length and their content. The process ends when the server closes the socket,
-and the kernel ends it if one search outlasts the time that its order allows, so that a killed server leaves nothing running for long.
+The server runs this file as a program of its own, because RE2 can't be interrupted: an operating system can kill a process, but nothing
+can stop a thread. Order and answer are frames of a length and their content. The process ends when the server closes the socket, and the
+kernel ends it if one search outlasts the time that its order allows, so that a killed server leaves nothing running for long.
 
 This module imports the standard library and RE2 only: it has to start fast.
 """
@@ -40,7 +40,7 @@ class _Searcher:
     """Compiles patterns, and keeps the newest few compiled."""
 
     def __init__(self) -> None:
-        import re2  # here, so that the server itself loads it only where it has to
+        import re2  # here, so that the server itself loads it only if it must
 
         self._re2 = re2
         self._options = re2.Options()
@@ -92,7 +92,7 @@ def _read(server: socket.socket, size: int) -> bytes | None:
 
 
 def run_behind_the_server() -> None:
-    """Lowers the priority of this process, if the system lets it: our systemd unit, for one, does not."""
+    """Lowers the priority of this process, if the system allows it: our systemd unit, for example, does not."""
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
 

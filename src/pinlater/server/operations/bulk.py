@@ -61,20 +61,20 @@ _ROWS_A_TRANSACTION = 1_000
 
 
 class _Step(NamedTuple):
-    """How many jobs of a shard a transaction changed, and whether it found no more."""
+    """How many jobs of a shard a transaction changed, and whether it found all that there are."""
 
     done: int
     is_last: bool
 
 
 class CopyLog(Protocol):
-    """Keeps count of the copies of deleted jobs."""
+    """Counts the copies of deleted jobs."""
 
     def check(self, shard: str) -> None:
         """Raises `InvalidArgument` if there is no space for more copies on that shard."""
 
     def note(self, shard: str, done: DeletedWithCopies) -> None:
-        """Some jobs were deleted."""
+        """Called when some jobs were deleted."""
 
 
 class Bulk:
@@ -90,7 +90,7 @@ class Bulk:
         self._settings = service.settings
 
     async def retry_failed(self, request: RetryRequest) -> int:
-        """FAILED → PENDING; returns how many. Skips expired jobs, those whose unique key is taken, and cancelled ones if asked."""
+        """FAILED → PENDING; returns how many. Skips expired jobs, those whose unique key is taken, and, on request, cancelled ones."""
         queue, skip_cancelled = request.queue, bool(request.skip_cancelled)
         _check_limit(request.limit)
         check_priority(request.priority, self._settings)
@@ -115,9 +115,9 @@ class Bulk:
         return done
 
     async def run_jobs(self, request: RunJobsRequest) -> Sequence[AckResult]:
-        """Makes these jobs due: failed ones with the new attempts, waiting ones as they are, unless it asks for failed ones only.
+        """Makes these jobs due: failed ones with the new attempts, waiting ones as they are, unless the request is for failed ones only.
 
-        Returns what became of each.
+        Returns the outcome for each.
         """
         queue, descriptors, attempts = request.queue, request.descriptors, request.attempts
         check_attempts(attempts)
@@ -138,9 +138,9 @@ class Bulk:
         return await ack_results(descriptors, answers)
 
     async def change_priority(self, request: ChangePriorityRequest) -> Sequence[MovedJob]:
-        """Gives waiting and failed jobs that priority, and with it another descriptor. Raises `PriorityNotSupported`.
+        """Gives waiting and failed jobs that priority, which changes their descriptor. Raises `PriorityNotSupported`.
 
-        Returns what became of each.
+        Returns the outcome for each.
         """
         queue, descriptors, priority = request.queue, request.descriptors, request.priority
         check_priority(priority, self._settings)
@@ -183,7 +183,8 @@ class Bulk:
         return await self._in_steps("deleteJobs", request.limit, purge)
 
     async def _in_steps(self, method: str, limit: int, act: Callable[[ShardLanes, int], Awaitable[_Step]]) -> int:
-        """Shard after shard until `limit` jobs are done, a thousand a transaction; what was done counts, whatever fails then."""
+        """Works shard by shard until `limit` jobs are done, a thousand a transaction; what was deleted counts, even if a later
+        transaction fails."""
         left = limit
 
         async def on_shard(shard: ShardLanes) -> int:
@@ -202,7 +203,7 @@ class Bulk:
         state = JobState(request.state)
         due = await self._inspect.search_for(request.queue, JobFilter(state, request.priority, request.regex))
         chosen = await self._inspect.matching_jobs(due, request.limit)
-        if state is JobState.PENDING:  # a delete means waiting jobs, due or not
+        if state is JobState.PENDING:  # a delete covers waiting jobs, due or not
             later = due._replace(future=True)
             chosen += await self._inspect.matching_jobs(later, request.limit - len(chosen))
 
@@ -217,7 +218,7 @@ class Bulk:
     async def delete_jobs_by_descriptor(
         self, queue: str, descriptors: Sequence[str], state: JobState | None = None
     ) -> int:
-        """Deletes these jobs of this queue, those in `state` or all for None; how many there were."""
+        """Deletes these jobs of this queue, those in `state` or all for None; returns how many there were."""
         parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         done = 0
@@ -231,13 +232,13 @@ class Bulk:
         self._metrics.queue(queue).deleted += done
         for result in results:
             if isinstance(result, BaseException):
-                raise result  # what others deleted stays deleted, and repeating is safe
+                raise result  # deletes of others remain, and repeating is safe
         return done
 
     async def delete_with_copies(
         self, queue: str, descriptors: Sequence[str], state: JobState, of: CopiesOf, log: CopyLog
     ) -> None:
-        """Deletes those of these jobs that are in that state, and keeps copies of them. What `log` hears stays so, also after an error."""
+        """Deletes those of these jobs that are in that state, and keeps copies of them. The counts in `log` remain, even after an error."""
         parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
 
@@ -256,7 +257,7 @@ class Bulk:
                 raise result
 
     async def restore(self, shard: ShardLanes, order: RestoreOrder) -> Restored:
-        """Brings back the jobs of one call. Dequeues that wait get them."""
+        """Restores the jobs of one call. Dequeues that wait get them."""
         await self._queue_cache.require(order.queue)
         answer = await shard.store.submit(RestoreJobs(order, self._clock.now_ms()))
         if answer.restored:
@@ -272,7 +273,7 @@ def _moved_job(priority: int, descriptor: str, acked: Acked) -> MovedJob:
 
 
 def check_attempts(attempts: int) -> None:
-    """Raises `InvalidArgument` if a job that goes back to the queue would get none."""
+    """Raises `InvalidArgument` if a job that goes back to the queue would get no attempts."""
     if not 1 <= attempts <= ATTEMPTS_ALLOWED_MAX:
         raise InvalidArgument(f"attemptsToAllow must be from 1 to {ATTEMPTS_ALLOWED_MAX}, not {attempts}")
 

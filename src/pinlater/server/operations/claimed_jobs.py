@@ -1,7 +1,7 @@
-"""What workers say of the jobs that they have claimed: acks, checkpoints, heartbeats, releases; and cancelling.
+"""The calls of workers about the jobs that they have claimed: acks, checkpoints, heartbeats, releases; and cancelling.
 
-A caller names a job by its descriptor. A store gets the same by the descriptor's parts (`storage.values`): they are parsed
-here, once, for all of a request before any of it is carried out.
+A caller names a job by its descriptor. A store gets the parts of the descriptor (`storage.values`): they are parsed here, once, for all
+of a request before any of it is executed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _RELEASE: LaneOf = attrgetter("release")
 
 
 class ParsedAcks(NamedTuple):
-    """The acks of a request and where their jobs are. The first `succeeded` items are of jobs that succeeded."""
+    """The acks of a request and the shards of their jobs. The first `succeeded` items are of jobs that succeeded."""
 
     items: Sequence[Ack]
     succeeded: int
@@ -115,9 +115,9 @@ class ClaimedJobs:
     async def carry_out(
         self, caller: Caller, batch: AckBatch, acks: ParsedAcks, *, then_claims: bool = False
     ) -> Sequence[AckResult]:
-        """Carries out the acks of a parsed batch. `then_claims`: a claim waits for them.
+        """Executes the acks of a parsed batch. `then_claims`: a claim waits for them.
 
-        Returns what became of those of jobs that succeeded, then of the others.
+        Returns the outcomes of the acks of jobs that succeeded, then of the others.
         """
         items, succeeded, descriptors, parts = acks
         answers = await self._tell(
@@ -150,7 +150,7 @@ class ClaimedJobs:
         per_item_errors: bool,
         then_claims: bool = False,
     ) -> Sequence[Acked | PinLaterError]:
-        """What a lane of each shard answers, at the request's positions. Errors are raised, or are values if `per_item_errors`."""
+        """The answers of a lane of each shard, at the request's positions. Errors are raised, or are values if `per_item_errors`."""
         answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(descriptors)
         unknown: Mapping[int, PinLaterError] = {}
         if not covers(parts, len(descriptors)):
@@ -164,14 +164,14 @@ class ClaimedJobs:
             return lane_of(part.shard.lanes_of(queue)).submit(orders(part))
 
         answers = await on_each_shard(parts, act, answers)
-        for error in unknown.values():  # what is on other shards is done
+        for error in unknown.values():  # the changes on other shards are done
             raise error
         return answers
 
     def _count_acks(
         self, queue: str, items: Sequence[Ack], answers: Sequence[Acked | PinLaterError]
     ) -> list[tuple[str, Acked]]:
-        """Counts what became of these acks. Returns those of claims that were no longer the caller's."""
+        """Counts the outcomes of these acks. Returns the acks of claims that no longer belonged to the caller."""
         metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         succeeded = 0
@@ -204,7 +204,7 @@ class ClaimedJobs:
     # --- checkpoints ------------------------------------------------------------------------------------------------------
 
     async def checkpoint(self, caller: Caller, request: CheckpointBatch) -> Sequence[AckResult]:
-        """Saves progress and renews claims. What isn't the caller's claim is a no-op, logged and counted."""
+        """Saves progress and renews claims. A checkpoint for a claim that isn't the caller's has no effect, and is logged and counted."""
         queue, items, per_item_errors = request.queue, request.requests, bool(request.per_item_errors)
         now_ms = self._clock.now_ms()
         for item in items:
@@ -247,7 +247,7 @@ class ClaimedJobs:
     def _count_checkpoints(
         self, queue: str, items: Sequence[Checkpoint], answers: Sequence[Acked | PinLaterError]
     ) -> list[tuple[str, Acked]]:
-        """Counts what became of these checkpoints. Returns those without effect."""
+        """Counts the outcomes of these checkpoints. Returns those without effect."""
         metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         without_effect: list[tuple[str, Acked]] = []
@@ -318,7 +318,7 @@ class ClaimedJobs:
         return await ack_results(descriptors, answers)
 
     def _count_released(self, queue: str, answers: Sequence[Acked | PinLaterError], *, untried: bool) -> Sequence[None]:
-        """A job that comes back `untried`, without a delay, counts no longer for the queue's rate limit."""
+        """A job that comes back `untried`, without a delay, no longer counts for the queue's rate limit."""
         metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         for acked in answers:
@@ -362,7 +362,7 @@ def _check_delay(delay_ms: int, name: str) -> None:
 def _record_runs(
     metrics: QueueMetrics, items: Sequence[Ack], answers: Sequence[Acked | PinLaterError], now_ms: int
 ) -> None:
-    """How long a few of these jobs ran, spread over the batch: so the cost for a job does not grow."""
+    """How long a few of these jobs ran, spread over the batch: so the cost per job does not grow."""
     step = -(-len(items) // _RUNS_A_BATCH)
     for index in range(0, len(items), step or 1):
         acked = answers[index]
@@ -383,8 +383,8 @@ def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[st
 
 
 def _acks(items: Sequence[Ack], succeeded: int, part: OnShard) -> list[JobAck]:
-    """Returns the part's acks. The first `succeeded` items are of jobs that succeeded. A delay that is negative counts as none."""
-    make = tuple.__new__  # quicker than a class's own call
+    """Returns the part's acks. The first `succeeded` items are of jobs that succeeded. A negative delay counts as none."""
+    make = tuple.__new__  # faster than calling the class
     return [
         make(
             JobAck,

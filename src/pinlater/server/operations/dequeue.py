@@ -20,9 +20,9 @@ from pinlater.wire.generated.structs import AckResult, DequeueRequest
 if TYPE_CHECKING:
     from pinlater.server.operations.service import Service
 
-# Long enough that a caller who sends the same acks with each dequeue does not spin.
+# Long enough that a caller that sends the same acks with each dequeue does not spin.
 _WAIT_WITH_ERRORS_MS = 1_000
-_OUTCOME_BYTES = 128  # of an ack, without names
+_OUTCOME_BYTES = 128  # bytes of an ack, without names
 
 
 class Dequeue:
@@ -41,8 +41,8 @@ class Dequeue:
         self._jobs_bytes_max = service.settings.jobs_bytes_max
 
     async def dequeue(self, caller: Caller, request: DequeueRequest) -> DequeueResult:
-        """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they
-        fail alone, and their caller learns of it soon: the claim waits no longer than a second then."""
+        """Claims up to `limit` jobs, highest priority first. If the riding acks fail, nothing is claimed; with `per_item_errors` they
+        fail alone, and their caller learns of it soon: then the claim waits no longer than a second."""
         _check(request)
         batch, wait_ms = request.acks, min(request.wait_ms or 0, self._settings.max_wait_ms)
         if batch is None:
@@ -86,7 +86,7 @@ class Dequeue:
         return DequeueResult(claimed, results)
 
     def _count(self, asking: Any, queue: str, claimed: Sequence[FromShard]) -> None:
-        """Counts jobs that are handed out; tells the listener of them. `asking`: what it answered when the worker asked."""
+        """Counts jobs that are handed out, and reports them to the listener. `asking`: the listener's value from when the worker asked."""
         metrics, now_ms = self._metrics.queue(queue), self._clock.now_ms()
         number = deadline_ms = 0
         for _, jobs, _ in claimed:
@@ -138,7 +138,7 @@ class Dequeue:
 
 
 def _outcome_bytes(results: Sequence[AckResult]) -> int:
-    """The most bytes of an answer that these take."""
+    """The most bytes of an answer that these jobs take."""
     return sum([_OUTCOME_BYTES + len(result.descriptor) + len((result.holder or "").encode()) for result in results])
 
 

@@ -1,6 +1,6 @@
-"""Enqueue: checks everything of a request first, then stores it whole; the lanes tell waiting dequeues.
+"""Enqueue: first checks all of a request, then stores it whole; the lanes tell waiting dequeues.
 
-One call of it must stay cheap: tens of thousands a second go through here.
+One call must stay cheap: tens of thousands a second pass through here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 REQUEST_KEY_BYTES_MAX = 128
 _SCOPES = {int(scope): scope for scope in UniqueScope}
-_OPTIONS_AT_FIRST = 2  # claim timeout and expiry: a fingerprint has them of each job with options
+_OPTIONS_AT_FIRST = 2  # claim timeout and expiry: a fingerprint has those of each job with options
 # A resend may carry a trace of its own; it is the same request all the same.
 _TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
@@ -62,10 +62,10 @@ class Enqueue:
         """Stores the jobs; descriptors come back in their order once all of them are committed.
 
         `arrived_s`: when a process of this server had read the request, by the monotonic clock of the machine. A request with a key that
-        no lane has begun `BEGUN_WITHIN_MS` later fails with `RequestTooOld`.
+        no lane has begun within `BEGUN_WITHIN_MS` fails with `RequestTooOld`.
 
-        All or nothing. Only while the shards hold unique keys from before a change of the map may a request with such keys be stored in
-        part when a shard fails; the error says which indices were stored.
+        All or nothing. A request with unique keys may be stored in part when a shard fails only while the shards hold unique keys from
+        before a change of the map; the error names the indices that were stored.
         """
         standstill = self._standstill
         if (now_s := standstill.monotonic()) > standstill.until_s:
@@ -88,7 +88,7 @@ class Enqueue:
                 await asyncio.sleep(0)
         try:
             plain = request is None and not have_home
-            # One that has all the jobs recognises keys by itself, but has to be told that it is the home of ordering keys.
+            # A shard that has all the jobs recognises keys by itself, but has to be told that it is the home of ordering keys.
             is_new_home = have_home and not known.home.version and any(job.ordering_key is not None for job in jobs)
             if is_new_home or (not plain and len(self._shards) > 1):
                 return await self._router.enqueue(known, jobs, now_ms, request, have_home=have_home)
@@ -107,7 +107,7 @@ class Enqueue:
             raise
 
     def _begin_by_ms(self, now_ms: int, arrived_s: float | None) -> int:
-        """`arrived_s` may be by the clock of another process, which is ahead of this one's by a moment."""
+        """`arrived_s` may be by the clock of another process, which is slightly ahead of this one's."""
         age_ms = 0 if arrived_s is None else max(0, int((self._clock.monotonic() - arrived_s) * 1000))
         return now_ms + BEGUN_WITHIN_MS - age_ms
 
@@ -197,12 +197,12 @@ class Enqueue:
         request_key: str | None,
         request: KeyedRequest | None,
     ) -> Awaitable[Inserted]:
-        """Hands the jobs to the shard's lane. `request_key`: that of `request`, or of the part of it that these jobs are."""
+        """Passes the jobs to the shard's lane. `request_key`: that of `request`, or of the part of it that these jobs are."""
         config, settings = queue.config, self._settings
         attempts = config.default_attempts or settings.default_attempts
         expiry_ms = config.default_expiry_ms
         expires_at_ms = None if expiry_ms is None else now_ms + expiry_ms
-        make = tuple.__new__  # quicker than a class's own call
+        make = tuple.__new__  # faster than calling the class
         new_jobs = [
             make(
                 NewJob,
@@ -227,7 +227,7 @@ class Enqueue:
         ]
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
-            max_backlog = -(-max_backlog // self._shards.shares_of(queue.name))  # each partition its share
+            max_backlog = -(-max_backlog // self._shards.shares_of(queue.name))  # each partition gets its share
         fingerprint, begin_by_ms = (b"", NO_END_MS) if request is None else (request.fingerprint, request.begin_by_ms)
         name = queue.name
         return shard.lanes_of(name).insert.submit(
@@ -259,7 +259,7 @@ class Enqueue:
 
 
 def _put_in_order(queue: str, jobs: Sequence[Job]) -> None:
-    """Gives jobs of a queue that is ordered as a whole their ordering key. Raises `InvalidArgument` if one has another."""
+    """Gives jobs of a queue that is ordered as a whole their ordering key. Raises `InvalidArgument` if one has another key."""
     for index, job in enumerate(jobs):
         if job.ordering_key is None:
             job.ordering_key = ALL_JOBS
@@ -268,7 +268,7 @@ def _put_in_order(queue: str, jobs: Sequence[Job]) -> None:
 
 
 def _options(job: Job, expires_at_ms: int | None = None) -> Options:
-    """Returns the options of a job. `expires_at_ms`: of one that does not say it. An empty unique key counts as none."""
+    """Returns the options of a job. `expires_at_ms`: for a job without one of its own. An empty unique key counts as none."""
     return Options(
         job.custom_status,
         job.headers or None,
@@ -280,7 +280,7 @@ def _options(job: Job, expires_at_ms: int | None = None) -> Options:
 
 
 def _fingerprint(jobs: Sequence[Job]) -> bytes:
-    """What tells two requests with one key apart: all of the jobs' content as the producer said it."""
+    """What distinguishes two requests with the same key: the whole content of the jobs as the producer sent it."""
     parts: list[object] = []
     before: Mapping[str, str] | None = None
     additions: tuple[object, ...] = ()
@@ -297,12 +297,13 @@ def _fingerprint(jobs: Sequence[Job]) -> bytes:
             if job.headers != before:
                 before, additions = job.headers, _additions(job)
             parts.append(additions)
-    # Version 0 writes equal values alike, and says the length of each.
+    # Version 0 encodes equal values alike, with the length of each.
     return blake2b(marshal.dumps(parts, 0), digest_size=16).digest()
 
 
 def _additions(job: Job) -> tuple[object, ...]:
-    """Returns the options but the status. Those that came later count for jobs that have them: other versions compute the same."""
+    """Returns the options but the status. Options that were added later count only for jobs that have them: other versions compute the
+    same."""
     _, headers, unique, *others = astuple(_options(job))
     while len(others) > _OPTIONS_AT_FIRST and others[-1] is None:
         others.pop()

@@ -1,4 +1,4 @@
-"""Looking at jobs: lookups, counts, scans. Merging over shards, and regexes, are done here, once for all stores."""
+"""Reads of jobs: lookups, counts, scans. Merging over shards, and regexes, are done here, once for all stores."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ _COMPARED_PAGE_ROWS, _COMPARED_S = 500, 2.0
 _QUEUES_A_LOOK = 1_000
 _SHARDS_NAMED_MAX = 20
 HOLDERS_MAX = 200
-_ATTEMPT_BYTES = 80  # of an attempt, without its texts
+_ATTEMPT_BYTES = 80  # bytes of an attempt, without its strings
 _STATES = frozenset(JobState)
-_KEY_CHARS_MAX = 16 * 1024  # of a key to look for, also if no new one may be so long
+_KEY_CHARS_MAX = 16 * 1024  # bytes of a key to look for, also if new ones must be shorter
 
 
 class JobQueries:
@@ -76,7 +76,7 @@ class JobQueries:
     # --- lookup -----------------------------------------------------------------------------------------------------------
 
     async def lookup(self, request: LookupRequest) -> dict[str, JobInfo]:
-        """Returns all that is known of these jobs, by descriptor. Those not found are left out.
+        """Returns all that is known of these jobs, by descriptor. Jobs that are not found are left out.
 
         A job that is named twice is read and shown once.
         """
@@ -100,7 +100,7 @@ class JobQueries:
         return named
 
     async def _lookup_with_bodies(self, part: OnShard, answer_size: _LookupSize) -> list[JobInfo | None]:
-        """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
+        """In steps, so that a request for thousands of large bodies is refused before all of them are in memory."""
         jobs: list[JobInfo | None] = []
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
@@ -114,9 +114,9 @@ class JobQueries:
     async def find_unique_key(self, queues: Sequence[str], key: str) -> KeyHolders:
         """The jobs that hold a unique key now, in these queues; in all for an empty list.
 
-        A queue that does not exist is left out, unless it is the only one. Looks into an index on each shard: two statements for a thousand
-        queues at most, and then looks the jobs up, once more those that are not under their priority any more. No job holds a key that is
-        much longer than keys may be: stores are not asked, since a question has the key once for each queue.
+        A queue that does not exist is left out, unless it is the only one. Reads an index on each shard, with at most two statements for
+        a thousand queues, and then looks the jobs up; those that are no longer under their priority once more. No job holds a key that is
+        much longer than keys may be: then stores are not asked, since a query has the key once for each queue.
         """
         if len(queues) == 1:
             await self._queue_cache.require(queues[0])
@@ -145,7 +145,7 @@ class JobQueries:
         return KeyHolders(shown, cut or len(found) < len(self._shards) or None)
 
     def _that_fit(self, jobs: Sequence[JobInfo]) -> Sequence[JobInfo]:
-        """The first of these jobs, as many as an answer holds, at least one."""
+        """The first of these jobs that fit into an answer, at least one."""
         bytes_left = self._settings.jobs_bytes_max
         for number, job in enumerate(jobs):
             bytes_left -= _shown_bytes(job)
@@ -154,7 +154,7 @@ class JobQueries:
         return jobs
 
     async def _look_up_holders(self, shard: ShardLanes, held: Sequence[JobKey]) -> list[JobInfo]:
-        """Looks up the jobs that the index has just named. One that got another priority meanwhile is found under all priorities."""
+        """Looks up the jobs that the index has just returned. A job that got another priority meanwhile is found under all priorities."""
         jobs = list(await shard.store.submit(LookupJobs(held, bodies=False))) if held else []
         missing = [at for at, job in enumerate(jobs) if job is None]
         if missing:
@@ -168,14 +168,14 @@ class JobQueries:
     # --- count ------------------------------------------------------------------------------------------------------------
 
     async def count(self, request: CountRequest) -> int:
-        """As `count_jobs`, without a word of shards that are not counted."""
+        """Does the same as `count_jobs`, but does not report shards that are not counted."""
         if request.filter is not None:
             raise InvalidArgument("getJobCount takes no filter; countJobs does")
         return fit_i32((await self.count_jobs(request)).jobs)
 
     async def count_jobs(self, request: CountRequest) -> JobCount:
-        """How many jobs: by state and priority from counters and exact; with a filter by more than that, in parts; with a regex and no
-        filter, of at most 100,000 rows a shard and priority."""
+        """How many jobs: by state and priority from counters, exact; with a filter by comparing jobs, in parts; with a regex and no filter,
+        of at most 100,000 rows a shard and priority."""
         chosen, by_filter = _asked(request), request.filter is not None
         after = parse_continuation(request.continuation or START, paged=by_filter)
         search = await self.search_for(request.queue, chosen, future=request.future)
@@ -192,7 +192,7 @@ class JobQueries:
         chosen = search.filter
 
         async def count(shard: ShardLanes) -> int:
-            # What has become due since the last sweep is counted as due first.
+            # Jobs that have become due since the last sweep are first counted as due.
             await shard.store.submit(AdvanceDue(self._clock.now_ms(), DUE_ROWS_MAX))
             rows = await shard.store.submit(CountJobs([search.queue]))
             counts = [row.counts for row in rows if chosen.priority in (None, row.counts.priority)]
@@ -202,7 +202,7 @@ class JobQueries:
         return JobCount(sum(counts), len(counts) < len(self._shards) or None, filtered)
 
     async def _count_part(self, search: RowSearch, after: ScanPosition | None) -> JobCount:
-        """How many fit of the next jobs, as many as one call compares."""
+        """How many of the next jobs match, as many as one call compares."""
         bound = _Bound(self._settings, self._clock, search)
         merged = self._merged("countJobs", search, after, PAGE_ROWS)
         jobs = 0
@@ -253,7 +253,8 @@ class JobQueries:
         return Scanned(page.jobs, page.continuation, page.incomplete or None, None if request.filter is None else True)
 
     async def scan_page(self, request: ScanRequest) -> ScannedPage:
-        """As `scan`, and says how many jobs were compared. Raises `ShardConnectionFailed` if the named shard is unreachable."""
+        """Does the same as `scan`, and also returns how many jobs were compared. Raises `ShardConnectionFailed` if the named shard is
+        unreachable."""
         chosen, by_filter = _asked(request), request.filter is not None
         if request.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {request.limit}")
@@ -359,7 +360,7 @@ class JobQueries:
         )
 
     def _shard_of(self, name: str) -> ShardLanes | None:
-        """The shard of that name, as the map or as descriptors have it; None for ''. Raises `InvalidArgument`."""
+        """The shard with that name in the map or in descriptors; None for ''. Raises `InvalidArgument`."""
         if not name:
             return None
         found = self._shards.get(name) or self._shards.get(name.removeprefix("s"))
@@ -375,7 +376,8 @@ class JobQueries:
 
 
 class _Bound:
-    """Where a call ends that compares jobs with a filter, so that one that fits no job of many neither holds a server up nor times out."""
+    """Where a call that compares jobs with a filter ends, so that a filter that matches none of many jobs neither holds a server up nor
+    times out."""
 
     def __init__(self, settings: JobSettings, clock: Clock, search: RowSearch) -> None:
         self._rows_left = settings.max_compared_jobs
@@ -384,7 +386,8 @@ class _Bound:
         self._search = search
 
     def is_reached(self) -> bool:
-        """Counts one more job, and says whether it is the last one. The time is looked at now and then: each call compares some jobs."""
+        """Counts one more job, and returns whether it is the last one. The time is checked only now and then: each call compares some
+        jobs."""
         self._rows_left -= 1
         if self._rows_left <= 0 or self._search.exhausted:
             return True
@@ -392,7 +395,7 @@ class _Bound:
 
 
 class _LookupSize:
-    """The least bytes that the answer to a lookup has so far; the answer itself is measured when it is made. A job under two names, as
+    """The least bytes that the answer to a lookup has so far; the answer itself is measured when it is encoded. A job with two names, as
     with a zero before its id, is read and shown under both."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -400,7 +403,7 @@ class _LookupSize:
         self._jobs = self._bytes = 0
 
     def add(self, jobs: Sequence[JobInfo | None]) -> Sequence[None]:
-        """Raises `AnswerTooLarge` once more than one job has more bytes together than an answer may have."""
+        """Raises `AnswerTooLarge` if more than one job was added and their bytes exceed the bound of an answer."""
         for job in jobs:
             if job is not None:
                 self._jobs += 1
@@ -411,7 +414,7 @@ class _LookupSize:
 
 
 def check_state(state: int) -> None:
-    """Raises `InvalidArgument` for a number that is no state of a job."""
+    """Raises `InvalidArgument` for a number that is not a state of a job."""
     if state not in _STATES:
         raise InvalidArgument(f"{state} is not a job state; there are 0 PENDING, 1 IN_PROGRESS, 2 SUCCEEDED, 3 FAILED")
 
@@ -423,7 +426,8 @@ def check_priority(priority: int | None, settings: JobSettings) -> None:
 
 
 def _asked(request: ScanRequest | CountRequest) -> JobFilter:
-    """The filter of a request, or what a client says that knows none. Raises `InvalidArgument` for an unknown state."""
+    """The filter of a request, or the one that follows from the arguments of a client that knows no filters. Raises `InvalidArgument` for
+    an unknown state."""
     chosen = request.filter
     check_state(request.state if chosen is None else chosen.state)
     if chosen is not None:
@@ -450,7 +454,7 @@ def _shown_bytes(job: JobInfo, *, body: bool = True) -> int:
 
 
 def _text_bytes(job: JobInfo, *, body: bool = True) -> int:
-    """The bytes of an answer that texts of a job take: its body, headers, status, errors and other strings of no fixed length."""
+    """The bytes of an answer that the strings of a job take: its body, headers, status, errors and other strings of variable length."""
     texts = [job.custom_status, job.claim_descriptor, job.unique_key, job.ordering_key]
     texts += job.error_type, job.error_text, job.progress
     for attempt in job.attempts or ():

@@ -14,9 +14,9 @@ from msgspec import Meta
 from pinlater.domain.transitions import ATTEMPTS_KEPT_MAX
 from pinlater.wire.limits import ANSWER_BYTES_MAX, FRAME_BYTES_MAX
 
-# Jobs that became due which a count or a reading of the statistics moves to the due ones first, in one transaction.
+# Jobs that have become due which a count or a read of the statistics moves to the due ones first, in one transaction.
 DUE_ROWS_MAX = 10_000
-# Of the bodies of all pages that a scan holds in memory at once.
+# Bytes of the bodies of all pages that a scan holds in memory at once.
 PAGES_BYTES_MAX = 8 * 1024 * 1024
 
 

@@ -24,14 +24,14 @@ from pinlater.server.telemetry.metrics import Metrics
 
 START, END = "0", "-1"
 PAGE_ROWS = 1_000
-_COMPARED_A_TURN = 100  # a group of failures is computed in some 50 µs
+_COMPARED_A_TURN = 100  # computing a group of failures takes some 50 µs
 _PAGE_BYTES_MIN = 256 * 1024
-# Without a shard where there is one only, and from servers that did not name it.
+# Without a shard if there is only one, and from servers that did not name it.
 _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
 
 
 class ScannedRow(NamedTuple):
-    """A row of a scan, the shard it came from, and whether it fits the filter."""
+    """A row of a scan, the shard it came from, and whether it matches the filter."""
 
     shard: str
     row: PageRow
@@ -39,15 +39,15 @@ class ScannedRow(NamedTuple):
 
 
 class ScanPosition(NamedTuple):
-    """Where a page of a scan ended. A scan goes by time and id, both descending, then by the shard's name: ids of different shards can
-    be equal. `shard` None: not known, so that what is at this time and id may come once more rather than not at all."""
+    """Where a page of a scan ended. A scan is in the order of time and id, both descending, then of the shard's name: ids of different
+    shards can be equal. `shard` None: not known, so that rows with this time and id may be returned twice rather than not at all."""
 
     sort_ms: int
     id: int
     shard: str | None
 
     def on(self, shard: str, *, alone: bool) -> tuple[int, int] | None:
-        """After which row (time, id) the next page of this shard begins; None: with the first. `alone`: there is no other shard."""
+        """The row (time, id) after which the next page of this shard begins; None: with the first. `alone`: there is no other shard."""
         if alone or (self.shard is not None and shard <= self.shard):
             return self.sort_ms, self.id
         if self.id < I64_MAX:
@@ -56,7 +56,7 @@ class ScanPosition(NamedTuple):
 
 
 class RowSearch(NamedTuple):
-    """Which jobs a scan looks for, of which half of the waiting ones if they wait, and the compiled regex of the filter."""
+    """Which jobs a scan looks for, which half of the waiting ones if they wait, and the compiled regex of the filter."""
 
     queue: str
     filter: JobFilter
@@ -72,7 +72,7 @@ class RowSearch(NamedTuple):
         return Page(self.queue, state, priorities, limit, after, now_ms, self.future, bodies, PAGES_BYTES_MAX)
 
     async def matches(self, rows: Sequence[PageRow]) -> list[bool]:
-        """Says of each row whether it fits. If a budget of the regex ends on the way, of those before it only."""
+        """Returns for each row whether it matches. If a budget of the regex ends meanwhile, only the rows before it are in the result."""
         fitting = [True] * len(rows)
         if self.filter.compares:
             fits = self.filter.fits
@@ -91,7 +91,7 @@ class RowSearch(NamedTuple):
         return self.regex is not None and self.regex.exhausted
 
     def too_costly(self, seen: int) -> InvalidArgument:
-        """The error that says so."""
+        """The error for that."""
         return InvalidArgument("") if self.regex is None else self.regex.too_costly(seen)
 
 
@@ -108,7 +108,7 @@ class _Stream:
         self._ended = False
 
     async def next(self) -> ScannedRow | None:
-        """The next row; None if there is none. Raises `_BudgetEnded` for one that could not be searched any more."""
+        """The next row; None if there is none. Raises `_BudgetEnded` for a row that could no longer be searched."""
         while not self._found:
             if not self._unsearched and not await self._read():
                 return None
@@ -179,7 +179,8 @@ class MergedRows:
         self._heap: list[tuple[int, int, str, int, ScannedRow]] = []
 
     def continuation(self, last: ScannedRow | None) -> str:
-        """What a caller names to go on after this row. One shard alone gives a form that older servers read, too."""
+        """The continuation that a caller sends to continue after this row. For a single shard, it has a format that older servers can
+        read, too."""
         if last is None:
             return START
         place = f"{last.row.sort_ms}.{last.row.key.id}"
@@ -215,7 +216,7 @@ class MergedRows:
 
 
 def parse_continuation(continuation: str, *, paged: bool) -> ScanPosition | None:
-    """Where a scan goes on; None: at its begin. Raises `ContinuationInvalid`."""
+    """Where a scan continues; None: at its beginning. Raises `ContinuationInvalid`."""
     if continuation == START:
         return None
     match = _CONTINUATION.fullmatch(continuation) if paged else None

@@ -1,20 +1,21 @@
-"""Decides where the jobs with ordering keys of a queue are stored, and moves that place when its shard drains or is lost.
+"""Decides where the jobs with ordering keys of a queue are stored, and moves that home when its shard drains or is lost.
 
-Each shard keeps with a queue where these jobs are, as far as it knows (`Home`), and takes such jobs only if it is the home by its own row.
-So order does not depend on what servers know: one that is wrong is refused, asks all shards, and tries again.
+Each shard stores with a queue where these jobs are, as far as it knows (`Home`), and accepts such jobs only if it is the home by its own
+row. So order does not depend on what servers know: a server that is wrong is refused, asks all shards, and retries.
 
-- The first home is one that all shards of the map agree upon. Each of them, in the order of their names, takes note of the same shard, and
-  only then one is told that it is the home. If two servers want different ones, the choice of the shard with the last name counts. As long
-  as one shard is in the maps of all servers, they come to the same choice.
-- When a home drains, it first closes itself, and names the next one. There the jobs wait until the former home has no more of them
-  (`Home.waits`). Then the first jobs of all keys are let go.
-- The version of the first home is the time. So it is newer than all homes of a deleted queue of the same name, which a shard may still know
-  that was away until the others had forgotten the deletion.
-- A lost home can't close itself: the others agree upon the next one as upon the first. No job waits for those on a lost shard.
+- The first home is one on which all shards of the map agree. Each of them, in the order of their names, stores the same shard, and only
+  then one is told that it is the home. If two servers want different ones, the choice stored on the shard with the last name counts. As
+  long as one shard is in the maps of all servers, they come to the same choice.
+- When a home drains, it first closes itself, and names the next one. On the next home the jobs wait until the former one has none left
+  (`Home.waits`). Then the first jobs of all keys are released.
+- The version of the first home is the current time. So it is newer than all homes of a deleted queue of the same name, which may still be
+  stored on a shard that was away until the others had forgotten the deletion.
+- A lost home can't close itself: the others agree on the next one as on the first. No job waits for those on a lost shard.
 
-A home whose jobs wait for those on a former one does not move, also if it drains: so there is no chain of former ones.
+A home whose jobs wait for those on a former one does not move, even if it drains: so there is no chain of former homes.
 
-Weakness: what was enqueued before a shard was lost, and what a server that does not know yet stores on it, has no order any more.
+Weakness: jobs that were enqueued before a shard was lost, and jobs that a server which does not know of the loss yet stores on it, are no
+longer ordered.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ class OrderHomes:
         return home.shard
 
     async def settle(self, name: str) -> Home:
-        """Asks all shards for the home of a queue; decides upon one if there is none, or if it has to move. Its shard knows of it then.
+        """Asks all shards for the home of a queue; chooses one if there is none, or if it has to move. Its shard knows of it
+        afterwards.
 
-        Raises `EnqueueRejected` if no shard takes enqueues or a server of the version before uses one, and `ShardConnectionFailed` if a
-        shard is unreachable without which that can't be decided.
+        Raises `EnqueueRejected` if no shard accepts enqueues or a server of the previous version uses one, and `ShardConnectionFailed` if
+        a shard is unreachable without which that can't be decided.
         """
         task = self._settling.get(name)
         if task is None:
@@ -93,7 +95,8 @@ class OrderHomes:
         )
 
     async def _ask(self, queue: Queue) -> tuple[Queue, Mapping[str, Home]]:
-        """What all shards in reach know together, and what each of them says, once it has been told. A queue that was deleted stays so."""
+        """The home according to all reachable shards together, and the answer of each of them, once it has been told. A queue that was
+        deleted stays deleted."""
         told: Queue | None = None
         said: dict[str, Home] = {}
         while told is None or any(queue.home.newer_than(home) for home in said.values()):
@@ -150,7 +153,7 @@ class OrderHomes:
         return True
 
     async def _move(self, queue: Queue, first: str, known: Home | None) -> Home | None:
-        """Has the home close itself, and name the next one, `first`; None if it was otherwise by then."""
+        """Lets the home close itself, and name the next one, `first`; None if it had changed by then."""
         former = self._shards.get(queue.home.shard)
         if known is None or former is None:
             raise shard_unreachable(queue.home.shard)
@@ -161,12 +164,12 @@ class OrderHomes:
         return moved
 
     async def _change(self, shard: ShardLanes, queue: str, known: Home, home: Home) -> Home | None:
-        """Changes what a shard says, if it says what is known; None if it does not."""
+        """Changes the home that a shard stores, if that is the known one; None if it is not."""
         said = raise_error(await shard.store.submit(MoveHome(queue, known, home)))
         return home if said == home else None
 
     async def _decide(self, queue: Queue, said: Mapping[str, Home]) -> Home | None:
-        """Has all shards agree upon the next home without the last one. None: they were otherwise by then."""
+        """Lets all shards agree on the next home without the last one. None: the stored homes had changed by then."""
         shards = sorted(self._shards, key=lambda shard: shard.name)
         for shard in shards:
             if shard.name not in said:
@@ -196,7 +199,7 @@ class OrderHomes:
     # --- former homes -----------------------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Moves homes that have to, and ends waits for former ones, of the queues that this server owns there."""
+        """Moves homes that have to move, and ends waits for former ones, of the queues that this server owns there."""
         lifts = [partial(self._lift_if_due, *place, home) for place, home in self._queue_cache.lifts_due.items()]
         looks = [
             partial(self._look, name, home)
@@ -225,7 +228,7 @@ class OrderHomes:
             await self._end_wait(queue, shard)
 
     async def _lift_if_due(self, shard_name: str, queue: str, said: Home) -> None:
-        """Lets the jobs go that wait on a shard for nothing, since it is back from an earlier time (`Home.lift_due`)."""
+        """Releases the jobs that wait on a shard for nothing, because it is back from an earlier time (`Home.lift_due`)."""
         shard = self._shards.get(shard_name)
         if shard is not None and shard.owns(queue):
             await self._lift(shard, queue)
@@ -238,7 +241,7 @@ class OrderHomes:
             after = raise_error(await shard.store.submit(LiftBarrier(queue, after, _KEYS_A_CALL, self._clock.now_ms())))
 
     async def _end_wait(self, queue: Queue, shard: ShardLanes) -> None:
-        """Lets the jobs on the home go, if the former one has none left."""
+        """Releases the jobs on the home, if the former one has none left."""
         counted = queue.home
         if counted.waits and await self.before(queue, limit=1):
             return
@@ -261,7 +264,8 @@ class OrderHomes:
             )
 
     async def before(self, queue: Queue, limit: int) -> int:
-        """How many jobs on the former home those on the home wait for; counted no further than `limit`. Raises if that can't be said."""
+        """How many jobs on the former home those on the home wait for; counted no further than `limit`. Raises if that can't be
+        determined."""
         former = queue.home.former
         if not queue.home.waits:
             return 0

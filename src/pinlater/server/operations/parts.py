@@ -18,7 +18,7 @@ class Parts:
     """Objects by their class, and lists that features append to.
 
     `periodic`: the work of the maintenance runner.
-    `closing`: what runs before the shards are closed, in this order.
+    `closing`: functions that run before the shards are closed, in this order.
     `change_listeners`: get each administrative change that has ended.
     """
 
@@ -32,7 +32,7 @@ class Parts:
         self._parts: dict[type, Any] = {}
 
     def put(self, part: Any, kind: type | None = None) -> None:
-        """Adds an object, to be found by its class, or by `kind` for one that stands in for an object of that class."""
+        """Adds an object, to be found by its class, or by `kind` for one that replaces an object of that class."""
         self._parts[kind or type(part)] = part
 
     def of(self, kind: type[Part]) -> Part:
@@ -46,6 +46,6 @@ class Parts:
                 listener(change)
 
     async def close(self) -> None:
-        """Closes what features have opened."""
+        """Closes the resources that features have opened."""
         for close in self.closing:
             await close()

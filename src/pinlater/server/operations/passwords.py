@@ -1,7 +1,7 @@
 """Checks the admin password off the event loop, few at a time.
 
-A check is slow on purpose, so guessing must neither stall the loop nor pile up: `concurrent` checks run in threads, a bounded
-number waits, and the next caller is told so at once. Weakness: a flood of wrong passwords keeps the right one waiting, or out.
+A check is slow on purpose, so guessing must neither stall the loop nor pile up: `concurrent` checks run in threads, a bounded number
+waits, and the next caller is refused at once. Weakness: a flood of wrong passwords keeps the right one waiting, or out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PasswordCheck:
         return self._stored is not None
 
     async def check(self, password: str) -> bool:
-        """Whether it is the admin password. Raises `TooManyWaiting` when too many callers ask at once.
+        """Returns whether it is the admin password. Raises `TooManyWaiting` when too many callers ask at once.
 
         A cancelled caller's check still runs to its end and counts until then.
         """

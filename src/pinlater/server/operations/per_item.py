@@ -1,8 +1,8 @@
-"""What holders say of jobs on several shards, with a shard's error as the outcome of the items that it holds.
+"""Calls of holders about jobs on several shards, with a shard's error as the outcome of the items on it.
 
-A shard that is away, or slow, holds up neither the items of other shards nor a claim that follows: it is waited for no longer than it takes
-to see that it is slow. What was sent by then may be carried out all the same, so the outcome is unknown; claim tokens make it safe to send
-it again. If nothing else would be held up the call waits as long as any other.
+A shard that is away, or slow, delays neither the items of other shards nor a claim that follows: the call waits for it only until it is
+seen to be slow. Items that were sent by then may be executed all the same, so the outcome is unknown; claim tokens make it safe to send
+them again. If nothing else would be delayed, the call waits as long as any other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Orders = Callable[[OnShard], Sequence[Any]]
 
 
 class PerItem:
-    """Sends each part to its shard's lane and puts what comes of it at the request's positions. One timer for all that wait."""
+    """Sends each part to its shard's lane and puts the results at the request's positions. One timer for all waiting parts."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -45,7 +45,7 @@ class PerItem:
     ) -> list[Acked | PinLaterError]:
         """`answers`, with those of the parts in place. `then_claims`: a claim waits for this call.
 
-        Of a part of more than `KEYS_A_CALL` jobs that many are sent at a time, one piece of each part side by side.
+        If a part has more than `KEYS_A_CALL` jobs, that many are sent at a time, one piece of each part side by side.
         """
         holds_up = len(self._shards) > 1 and (len(parts) > 1 or then_claims)
         if max([len(part.keys) for part in parts], default=0) <= KEYS_A_CALL:
@@ -79,13 +79,13 @@ class PerItem:
                     _fail(part, error, answers)
                 else:
                     if len(values) == len(answers):
-                        return list(values)  # all of the request lives here
+                        return list(values)  # all jobs of the request are here
                     for index, value in zip(part.indices, values, strict=True):
                         answers[index] = value
         except BaseException:
             for _, answer in sent:
                 if not answer.cancel() and not answer.cancelled():
-                    answer.exception()  # looked at, so that the loop does not warn of it
+                    answer.exception()  # read, so that the loop does not warn about it
             raise
         return answers
 

@@ -1,12 +1,12 @@
 """The queues and their settings, read from the store at most a few seconds ago.
 
-The store decides whether a queue exists; this cache only saves most reads. If another server may have just made it, an unknown
-name is looked for in the store, by one look after another, which all waiting callers share: callers with wrong names can't keep it busy.
+The store decides whether a queue exists; this cache only saves most reads. If another server may have just made it, an unknown name is
+looked up in the store, by one read after another, which all waiting callers share: callers with wrong names can't keep it busy.
 
-Servers that hear each other tell when they have changed queues (`is_outdated`). Then a look at all of them is rarely needed.
+Servers that hear each other report when they have changed queues (`is_outdated`). Then a read of all of them is rarely needed.
 
-There may be thousands of queues. What this server itself makes or deletes is noted here one by one. A full read is done in pieces, so that
-other work on the event loop can run in between.
+There may be thousands of queues. Queues that this server itself makes or deletes are noted here one by one. A full read is done in
+pieces, so that other work on the event loop can run in between.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ logger = logging.getLogger(__name__)
 _LOOK_APART_S = 0.05
 # Other servers may make a thousand queues one after the other.
 _TOLD_LOOKS_APART_S = 1.0
-# With many queues looks take long: they may take this part of the time, but are never further apart than that.
+# With many queues, reads take long: their interval grows so that they take at most this share of the time, up to the longest interval.
 _LOOKING_PART, _LOOK_APART_S_MAX = 0.1, 1.0
 _QUEUES_A_TURN = 2_000
-# So old a list may be that no server has changed, as the shards say: what an operator writes into a database may be in no sum.
+# How old a list may be that no server has changed according to the shards: a change that an operator makes in a database may be in no sum.
 _UNCHANGED_S_MAX = 600.0
 
 
 class QueueCache:
-    """All queues by name; `queues_max` may be made."""
+    """All queues by name; at most `queues_max` may be made."""
 
     def __init__(self, shards: Shards, dispatcher: Dispatcher, clock: Clock, queues_max: int = 10_000) -> None:
         self._shards = shards
@@ -46,33 +46,34 @@ class QueueCache:
         self._clock = clock
         self._shared = any(shard.unguarded.capabilities.shared for shard in shards)
         self.queues: dict[str, Queue] = {}
-        """All queues by name, as of the last read of the store and what this server did since. Only to be read from outside."""
+        """All queues by name, according to the last read of the store and this server's changes since. Code outside must not change it."""
         self.homes: dict[str, Home] = {}
-        """The homes of those of these queues that have one. Only to be read from outside."""
+        """The homes of those of these queues that have one. Code outside must not change it."""
         self.lifts_due: dict[tuple[str, str], Home] = {}
-        """What the rows say of homes with `Home.lift_due`, by shard and queue, as of the last look."""
+        """The homes with `Home.lift_due`, by shard and queue, according to the last read of the rows."""
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0
         self._next_look: asyncio.Task[None] | None = None
         self._told_look: asyncio.Task[None] | None = None
         self._told_look_s = -math.inf
-        # What was made or deleted here while all were being read, by its time: what was read may not show it. None: it was deleted.
+        # Queues that were made or deleted here while all were being read, by time: the result of the read may not show it. None: it was
+        # deleted.
         self._noted: dict[str, tuple[int, Queue | None]] = {}
         self._serial = 0
         self._taken = 0
         self._readers = 0
         self.queues_max = queues_max
         self.changed_here: Callable[[], None] = lambda: None
-        """Called when this server has made, changed or deleted a queue, or may have."""
-        self.is_outdated = True  # whether the last read may lack something: what another server changed, or what a shard has that failed
+        """Call it when this server has made, changed or deleted a queue, or may have."""
+        self.is_outdated = True  # whether the last read may lack something: a change of another server, or queues of a shard that failed
         self._states: Mapping[
             str, Hashable
-        ] = {}  # of the shards when they were read last; empty where they are not known
+        ] = {}  # the states of the shards when they were last read; empty where they are not known
         self._read_s = -math.inf
-        self._behind: Collection[tuple[str, Queue]] = ()  # rows of shards that had older settings at the last look
+        self._behind: Collection[tuple[str, Queue]] = ()  # rows of shards that had older settings at the last read
 
     async def require(self, name: str) -> Queue:
-        """The queue; raises `QueueNotFound`. Looks into the store if another server may have made it."""
+        """The queue; raises `QueueNotFound`. Reads the store if another server may have made it."""
         queue = self.queues.get(name)
         if queue is not None:
             return queue
@@ -84,7 +85,7 @@ class QueueCache:
         raise QueueNotFound.of(name)
 
     def can_hold(self, name: str) -> bool:
-        """Whether the queue is known, or may be made."""
+        """Returns whether the queue is known, or may be made."""
         return name in self.queues or len(self.queues) < self.queues_max
 
     def add(self, queue: Queue) -> None:
@@ -98,7 +99,7 @@ class QueueCache:
             self._changed(before, queue)
 
     def _changed(self, before: Queue, queue: Queue) -> None:
-        """Makes dequeues look again: everywhere if jobs may be on a shard that is no partition any more."""
+        """Makes dequeues ask again: everywhere if jobs may be on a shard that is no longer a partition."""
         if before.partitions.number != queue.partitions.number:
             self._shards.look_everywhere(queue.name)
         self._dispatcher.wakeups.look_again(queue.name)
@@ -126,14 +127,14 @@ class QueueCache:
             self._noted[name] = (self._serial, queue)
 
     async def look(self) -> None:
-        """Returns when a look that began after the call has ended. Raises as `refresh`."""
+        """Returns when a read that began after the call has ended. Raises as `refresh`."""
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look_soon())
             self._next_look.add_done_callback(_retrieve)
         await asyncio.shield(self._next_look)
 
     def another_changed(self) -> None:
-        """Another server has made, changed or deleted a queue: looks soon, and if that fails, with the next `refresh_if_due`."""
+        """Another server has made, changed or deleted a queue: reads soon, and if that fails, with the next `refresh_if_due`."""
         self.is_outdated = True
         if self._told_look is None:
             self._told_look = asyncio.create_task(self._look_as_told())
@@ -156,8 +157,8 @@ class QueueCache:
         await self.refresh()
 
     async def refresh_if_due(self, interval_s: float, told_interval_s: float) -> None:
-        """As `refresh`, if the last one began so long ago. `told_interval_s`: while all is known that other servers have told; a shard that
-        has not changed since is not read then."""
+        """Does the same as `refresh`, if the last one began long enough ago. `told_interval_s`: the interval while all reports of other
+        servers are known; a shard that has not changed since is not read then."""
         is_rare = not self.is_outdated
         if self._clock.monotonic() - self._looked_at < (told_interval_s if is_rare else interval_s):
             return
@@ -178,10 +179,10 @@ class QueueCache:
         return dict(zip(stores, states, strict=True))
 
     async def refresh(self) -> None:
-        """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
+        """Reads them again and passes on changes: limits, pauses, queues that are gone.
 
-        What the shards in reach have together counts. Raises `Unavailable` if none answers, and all stays as it was. A look that ends
-        after one that began later changes nothing.
+        The combined answer of the reachable shards counts. Raises `Unavailable` if none answers, and everything stays as it was. A read
+        that ends after one that began later changes nothing.
         """
         self._serial += 1
         began, self._looked_at = self._serial, self._clock.monotonic()
@@ -192,7 +193,7 @@ class QueueCache:
             known = await self._newest(lists)
             self._look_took_s = self._clock.monotonic() - self._looked_at
             if began < self._taken:
-                return  # a look that began later was quicker
+                return  # a read that began later was faster
             self._taken = began
             for name, (when, noted) in self._noted.items():
                 if when > began and noted is not None:
@@ -245,8 +246,8 @@ class QueueCache:
     ) -> Collection[tuple[str, Queue]]:
         """Gives the newest settings to shards that have older ones: they were away, or the change failed there. The rows with older ones.
 
-        Only if two looks say so: another server may be about to change the shards one after the other, and one of an older version
-        keeps no versions.
+        Only if two reads show it: another server may be about to change the shards one after the other, and one of an older version keeps
+        no versions.
         """
         behind: set[tuple[str, Queue]] = set()
         for shard, queues in lists:
@@ -258,7 +259,7 @@ class QueueCache:
                     if (shard.name, queue) in self._behind:
                         newer.append(known)
             if newer:
-                with contextlib.suppress(Unavailable):  # the next look tries again
+                with contextlib.suppress(Unavailable):  # the next read retries
                     await shard.store.submit(MergeQueues(newer, self._clock.now_ms()))
                     logger.info("a shard got newer settings", extra={"shard": shard.name, "queues": len(newer)})
             await asyncio.sleep(0)
@@ -281,11 +282,11 @@ class QueueCache:
         ]
 
     def limits_changed(self) -> None:
-        """The limits' files may have changed: the dispatcher takes over what holds now."""
+        """The limits' files may have changed: the dispatcher applies the limits in force now."""
         self._dispatcher.limits.refresh(self.queues)
 
 
 def _retrieve(look: asyncio.Task[None]) -> None:
-    """Marks the error as read: its callers have it, and all of them may be gone by now."""
+    """Marks the error as retrieved: its callers have it, and all of them may be gone by now."""
     if not look.cancelled():
         look.exception()

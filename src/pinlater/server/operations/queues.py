@@ -1,4 +1,4 @@
-"""Queues: make, delete, configure, pause, and how they are doing."""
+"""Queues: make, delete, configure, pause, and report their counts."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _QUEUES_A_CALL, _QUEUES_A_TURN = 1_000, 250
-# A call that has taken longer may have been given up by its caller, who may have done the opposite since.
+# A call that has taken longer may have been given up by its caller, which may have done the opposite since.
 _YOUNG_S = 5.0
-_BY_MAX = 200  # characters of who pauses a queue
+_BY_MAX = 200  # characters of the name of the caller that pauses a queue
 
 
 class Queues:
@@ -75,15 +75,15 @@ class Queues:
     async def create_queue(self, name: str, *, for_task: bool = False, ordered: bool = False) -> None:
         """Makes it on every shard; if it exists nothing happens. Unreachable shards get it when they are back.
 
-        A shard on which it was deleted since makes it only with a life that is later, which it is given if this call is young: one
-        that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then, and `RequestTooOld` if it stood
-        still before it began to make any.
+        A shard on which the queue was deleted since makes it only with a later life. A young call gives the queue such a life; a call
+        that stood still does not, so that it restores nothing that was deleted meanwhile. Then it raises `OutcomeUnknown`, or
+        `RequestTooOld` if it stood still before it began to make any.
 
-        `for_task`: a task or its worker needs the queue, and no person or program has asked to create it. Raises `QueueNotFound` then if
-        the settings forbid that, or if the queue was deleted within the last day.
+        `for_task`: a task or its worker needs the queue, and no person or program has asked to create it. Then it raises `QueueNotFound`
+        if the settings forbid that, or if the queue was deleted within the last day.
 
-        `ordered`: as one that is ordered as a whole. Its first shard decides, so that of two creations at once one order holds. Raises
-        `InvalidArgument` if the queue exists and is not ordered.
+        `ordered`: as a queue that is ordered as a whole. Its first shard decides, so that of two concurrent creations one order holds.
+        Raises `InvalidArgument` if the queue exists and is not ordered.
         """
         check_queue_name(name)
         began_s = self._clock.monotonic()
@@ -94,8 +94,8 @@ class Queues:
                 raise TooManyQueues.of(name, self._queue_cache.queues_max)
         away = [shard for shard in self._shards if not shard.healthy]
         known = self._queue_cache.queues.get(name)
-        # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it; then a task must not
-        # bring it back, even if this server has not heard of the deletion.
+        # With an unchanged life, a queue that exists costs a shard no write. A shard that is away may have deleted it; then a task must
+        # not restore it, even if this server has not heard of the deletion.
         life = Life(self._later_than(known)) if known is None or (away and not for_task) else known.life
         if for_task and known is None:
             await self._check_for_task(name)
@@ -110,7 +110,7 @@ class Queues:
                 later = Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1))
                 queue = await self._create(name, later, ordered=ordered)
         for shard in away:
-            if shard.healthy:  # back meanwhile, and brought up to date maybe before the others had the queue
+            if shard.healthy:  # back meanwhile, and maybe updated before the others had the queue
                 await shard.store.submit(MergeQueues([queue], self._clock.now_ms()))
         self._queue_cache.add(queue)
 
@@ -128,7 +128,7 @@ class Queues:
             raise _deleted_lately(name)
 
     async def _create(self, name: str, life: Life, *, ordered: bool = False) -> Queue:
-        """What the shards in reach have then; its life is `over` if one of them has deleted it since."""
+        """The queue that the reachable shards have afterwards; its life is `over` if one of them has deleted it since."""
         if ordered:
             decided = await self._decide_order(name, life)
             if decided.life.over:
@@ -139,7 +139,7 @@ class Queues:
         return reduce(Queue.newest, refused or found)
 
     async def _decide_order(self, name: str, life: Life) -> Queue:
-        """Returns the queue as its first shard has it then, where it is made as an ordered one unless it exists."""
+        """Returns the queue that its first shard has afterwards, where it is made as an ordered one unless it exists."""
         first = self._shards.first_of(name)
         if not first.healthy:
             raise shard_unreachable(first.name)
@@ -159,17 +159,17 @@ class Queues:
         return await self._on_each("createQueue", create)
 
     def _later_than(self, queue: Queue | None) -> int:
-        """Now, or later if the queue carries times of a clock that is ahead."""
+        """The current time, or later if the queue has times of a clock that is ahead."""
         return max(self._clock.now_ms(), 0 if queue is None else queue.newest_ms + 1)
 
     async def delete_queue(self, name: str, password: str | None) -> None:
-        """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error.
+        """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is not an error.
 
-        `password`: None if the caller's token has the role for it, so that no password is asked for.
+        `password`: None if the caller's token has the role for it, so that no password is needed.
 
-        An unreachable shard keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
-        later than everything that it deletes, so that nothing of that comes back. Raises `OutcomeUnknown` if this call stood still
-        and the queue was made again meanwhile; `RequestTooOld` if it stood still before it began to delete.
+        An unreachable shard keeps it, so then the call fails; the others have deleted it, and repeating is safe. The time of the
+        deletion is later than all times of what it deletes, so that none of that comes back. Raises `OutcomeUnknown` if this call stood
+        still and the queue was made again meanwhile; `RequestTooOld` if it stood still before it began to delete.
         """
         began_s = self._clock.monotonic()
         if password is not None and not await self._passwords.check(password):
@@ -194,7 +194,7 @@ class Queues:
         return [shard.name for shard in self._shards if not shard.healthy]
 
     async def _delete(self, name: str, deleted_ms: int) -> int:
-        """The newest time that it carried on any shard in reach."""
+        """The newest time that the queue had on any reachable shard."""
         now_ms = self._clock.now_ms()
         with self._telling():
             newest_ms = await self._on_each(
@@ -210,7 +210,7 @@ class Queues:
     async def configure_queue(self, name: str, config: QueueConfig) -> None:
         """Replaces the queue's settings. Other servers follow within 5 s; unreachable shards, when they are back.
 
-        Of two changes at once all shards keep the same one.
+        Of two concurrent changes all shards keep the same one.
         """
         check_config(config)
         takers = len(self._shards.partitions.order(name))
@@ -226,15 +226,16 @@ class Queues:
         await self._queue_cache.refresh()
 
     async def _partitions_set(self, name: str) -> int:
-        """Returns the number that the settings have. It may stay as it is when shards go."""
+        """Returns the resulting number of partitions. It may stay as it is when shards are removed."""
         return (await self._queue_cache.require(name)).config.partitions or 1
 
     async def queue_config(self, name: str) -> Queue:
-        """The queue's settings, None if the server's default holds."""
+        """The queue's settings, None if the server's default applies."""
         return await self._queue_cache.require(name)
 
     async def set_paused(self, name: str, paused: bool, by: str = "") -> None:
-        """Stops or resumes dequeues; enqueues and acks go on. As `configure_queue`. `by`: the caller, kept with the pause."""
+        """Stops or resumes dequeues; enqueues and acks continue. Otherwise as `configure_queue`. `by`: the caller, stored with the
+        pause."""
         version = await self._next_version(name)
         method = "pauseQueue" if paused else "resumeQueue"
         with self._telling():
@@ -245,8 +246,8 @@ class Queues:
         await self._queue_cache.refresh()
 
     async def unblock_key(self, name: str, ordering_key: str) -> int:
-        """Has jobs that failed finally no longer stop their ordering key; they stay FAILED. Returns how many stopped it. Fails if none did
-        on the shards in reach, and another may have the jobs of the key."""
+        """Makes jobs that failed finally no longer stop their ordering key; they stay FAILED. Returns how many stopped it. Fails if none
+        did on the reachable shards, and another may have the jobs of the key."""
         await self._queue_cache.require(name)
         away = self._away()
         command = UnblockKey(name, ordering_key, self._clock.now_ms())
@@ -260,7 +261,7 @@ class Queues:
         return unblocked
 
     async def set_auto_partitions(self, name: str, number: int) -> None:
-        """Sets how many partitions the queue is to have while its settings say no number. As `configure_queue`, for the servers only."""
+        """Sets how many partitions the queue is to have while its settings name no number. Like `configure_queue`, but only for servers."""
         version = await self._next_version(name)
         queue = (await self._queue_cache.require(name)).changed(None, None, version, auto_partitions=number)
         with self._telling():
@@ -270,9 +271,9 @@ class Queues:
         await self._queue_cache.refresh()
 
     async def _next_version(self, name: str) -> str:
-        """Later than every version that a shard in reach has, also if their servers' clocks are ahead of this one's.
+        """Later than every version on a reachable shard, even if their servers' clocks are ahead of this one's.
 
-        Raises `RequestTooOld` if the call has stood still: it must not take back, or do to another queue, what came since.
+        Raises `RequestTooOld` if the call has stood still: it must neither revert later changes nor apply to another queue of that name.
         """
         began_s = self._clock.monotonic()
         await self._queue_cache.refresh()
@@ -289,7 +290,7 @@ class Queues:
         return self._clock.monotonic() - began_s > _YOUNG_S
 
     async def queue_stats(self, names: Sequence[str]) -> Sequence[structs.QueueStats]:
-        """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
+        """The counts of the named queues (none: all), from counters only; in pieces between which other calls run."""
         if len(names) > self._queue_cache.queues_max:
             raise InvalidArgument(
                 f"{len(names)} names in one request; at most {self._queue_cache.queues_max} are taken (setting jobs.max_queues)",
@@ -335,9 +336,9 @@ class Queues:
             self._queue_cache.changed_here()
 
     async def _on_each(self, method: str, act: Callable[[ShardLanes], Awaitable[Value]]) -> list[Value]:
-        """What `act` answers for every shard in reach, all at once. Raises the first failure when all are through; repeating is safe.
+        """The answers of `act` for every reachable shard, all at once. Raises the first failure when all have ended; repeating is safe.
 
-        A shard that doesn't know the queue (yet) is no failure while another does.
+        A shard that doesn't know the queue (yet) does not count as failed while another does.
         """
         results = await asyncio.gather(
             *(act(shard) for shard in reachable(self._shards, self._metrics, method)), return_exceptions=True
@@ -356,7 +357,7 @@ class Queues:
         queue = self._queue_cache.queues.get(name)
         due = [each.oldest_due_at_ms for each in counts if each.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
-        # A job's run-after may be any number, and the age must be one that the wire can say.
+        # A job's run-after may be any number, and the age must fit the wire's field.
         oldest = min(I64_MAX, max(0, now_ms - min(due))) if due and min(due) <= now_ms else None
         return structs.QueueStats(
             name,

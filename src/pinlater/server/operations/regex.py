@@ -1,8 +1,8 @@
-"""Body regexes: RE2's syntax through google-re2, one meaning on every store because no store runs them.
+"""Body regexes: RE2's syntax through google-re2, with the same meaning on every store because no store executes them.
 
-They search (not match), case-sensitive, in UTF-8; a byte that isn't UTF-8 simply matches nothing. RE2's work grows with the instructions
-of the regex's program times the bytes of the bodies: a request has a budget of such steps, charged before each search, and one of time.
-The search itself is done by another process (`body_search`), in pieces, so that a caller gets what was found before a budget ended.
+They search (not match), case-sensitive, in UTF-8; a byte that isn't UTF-8 matches nothing. RE2's work grows with the instructions
+of the regex's program times the bytes of the bodies: a request has a budget of such steps, charged before each search, and a budget of
+time. Another process does the search (`body_search`), in pieces, so that a caller gets the matches from before a budget ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pinlater.server.storage.values import PageRow
 
 _PIECE_STEPS = 100_000_000
 _PIECE_BYTES = 1024 * 1024
-# The first piece of a request has at least this long, so that a paged scan gets on whatever its budget is.
+# The first piece of a request may always cost this much, so that a paged scan makes progress whatever its budget is.
 _FIRST_PIECE_S = 1.0
 
 
@@ -64,7 +64,7 @@ class BodyRegex:
         return self._deadline - self._clock.monotonic()
 
     def too_costly(self, seen: int) -> InvalidArgument:
-        """The error that says so."""
+        """The error for that."""
         if self._out_of_steps:
             why = (
                 f"The regex is too costly: after {seen} bodies its program of {self._program} instructions, times the bytes to search, "
@@ -75,7 +75,7 @@ class BodyRegex:
         return InvalidArgument(f"{why}; narrow it by a priority, or look at fewer jobs", detail="REGEX_TOO_COSTLY")
 
     async def found(self, rows: Sequence[PageRow]) -> list[bool]:
-        """For each row whether the pattern is in its body. If a budget ends on the way, for those before it only."""
+        """Returns for each row whether the pattern is in its body. If a budget ends meanwhile, only for the rows before it."""
         found: list[bool] = []
         for bodies in self._pieces(rows):
             if self._searched and self.exhausted:
@@ -96,7 +96,7 @@ class BodyRegex:
         return found
 
     def _pieces(self, rows: Sequence[PageRow]) -> Iterator[list[bytes]]:
-        """The bodies in pieces of bounded cost, at least one in each; none holds more than the budget has left, if it holds several."""
+        """The bodies in pieces of bounded cost, at least one in each; no piece of several bodies costs more than the rest of the budget."""
         piece: list[bytes] = []
         piece_bytes = 0
         for row in rows:

@@ -29,10 +29,11 @@ from pinlater.server.telemetry.metrics import Metrics
 
 
 class Service(Parts):
-    """One object for each group of operations. A transport calls them there: `service.enqueuing.enqueue(...)`. Those of features it finds
-    by their class: `service.of(Explain).explain(...)`.
+    """One object for each group of operations. A transport calls them by group: `service.enqueuing.enqueue(...)`. It finds those of
+    features by their class: `service.of(Explain).explain(...)`.
 
-    Every operation raises `PinLaterError` for an answer other than success. `features`: what clients are told that this server can do.
+    Every operation raises `PinLaterError` for an answer other than success. `features`: the names of abilities that the server reports to
+    clients.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Service(Parts):
         self.body_limit = BodyLimit(shards, settings.max_body_bytes)
         self.searches = SearchProcesses(settings.regex_processes_max, settings.regex_steps_in_flight_max)
 
-        # Each takes from the service what is there by then.
+        # Each uses the parts that the service has by then.
         self.queues = Queues(self)
         self.queue_settings = QueueSettings(self)
         self.enqueuing = Enqueue(self)
@@ -72,10 +73,10 @@ class Service(Parts):
         self.bulk = Bulk(self)
 
     def hear_claims(self, events: ClaimEvents) -> None:
-        """Tells `events` what callers do about claims."""
+        """Reports calls about claims to `events`."""
         self.claimed_jobs.events = self.dequeuing.events = events
 
     async def close(self) -> None:
-        """Closes the features, and ends the search processes. The shards are not its own."""
+        """Closes the features, and ends the search processes. The shards are not closed, since it does not own them."""
         await super().close()
         await self.searches.close()

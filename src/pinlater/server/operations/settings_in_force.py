@@ -1,4 +1,4 @@
-"""What holds for a queue on this server, and where it comes from: the queue's own settings, the limits file, the server's settings."""
+"""The settings in force for a queue on this server, and their sources: the queue's own settings, the limits file, the server's settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QueueSettings:
         self._settings = service.settings
 
     async def in_force(self, name: str) -> SettingsInForce:
-        """The values as this server goes by them; None if nothing is set. Raises `QueueNotFound`."""
+        """The values that this server uses; None if nothing is set. Raises `QueueNotFound`."""
         config = (await self._queue_cache.require(name)).config
         values = config._asdict()
         origins = {field: OF_THE_QUEUE for field, value in values.items() if value is not None}

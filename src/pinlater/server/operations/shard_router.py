@@ -1,17 +1,18 @@
-"""An enqueue on several shards: which of them gets what, what goes elsewhere when one fails, and keys that are known already.
+"""An enqueue on several shards: which of them gets which jobs, where jobs go when one fails, and keys that are already known.
 
 - Plain jobs go together to a partition of their queue (chosen by `Enqueue`); if it fails in a way that has surely stored nothing, to
   another shard.
-- A request with a key goes to the partition where the key leads. A repeat is looked for first, on every shard that can hold it.
-- A request with unique keys goes to the home of these keys and nowhere else, after other shards that may hold the keys from before a
-  change of the map have been asked. If another shard holds one of them, and while servers of the version before are in the cluster (whose
-  keys have homes of their own), the request is stored in pieces: with a request key each under a key of its own, so that a repeat finds
-  each wherever it was put, and whatever else has been stored.
+- A request with a key goes to the partition where the key leads. The router first looks for an earlier request with this key, on every
+  shard that can have it.
+- A request with unique keys goes to the home of these keys and nowhere else, after other shards that may have the keys from before a
+  change of the map have been asked. If another shard has one of them, and while servers of the previous version are in the cluster (whose
+  keys have homes of their own), the request is stored in pieces: if it has a request key, each under a key of its own, so that a repeat
+  finds each wherever it is, and whatever else has been stored.
 - A request with ordering keys is stored whole on the stored home of its queue (`order_homes.py`), and nowhere else.
 
-A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
-repeat that comes to another server while the first try is still under way on this one does not find it yet. If both servers store it
-on the same shard the store recognises it; if this server has passed that shard by (full, stalled, unreachable) and the other one does not,
+A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, also named on the guarantees page: a
+repeat that reaches another server while the first attempt is still under way on this one does not find it yet. If both servers store it
+on the same shard, the store recognises it; if this server has skipped that shard (full, stalled, unreachable) and the other one does not,
 both store it.
 """
 
@@ -53,7 +54,7 @@ _KEY_SHOWN = 64  # characters of a unique key in an error
 
 
 class KeyedRequest(NamedTuple):
-    """A request's key, what it says, whether it was sent before, and the time after which no shard may begin it."""
+    """A request's key, its fingerprint, whether it was sent before, and the time after which no shard may begin it."""
 
     key: str
     fingerprint: bytes
@@ -66,7 +67,7 @@ Finish = Callable[[Queue, Sequence[Job], str, Inserted], Enqueued]
 
 
 class RequestPart(NamedTuple):
-    """Jobs of a request that are stored together, by their positions. `unique`: a key of theirs, `home`: its home's name."""
+    """Jobs of a request that are stored together, by their positions. `unique`: one of their keys, `home`: the name of its home."""
 
     indices: Sequence[int]
     key: str | None = None
@@ -75,7 +76,7 @@ class RequestPart(NamedTuple):
 
 
 class StoredPart(NamedTuple):
-    """What became of a part, and on which shard."""
+    """The outcome of a part, and its shard."""
 
     part: RequestPart
     shard: str
@@ -83,7 +84,7 @@ class StoredPart(NamedTuple):
 
 
 class ShardRouter:
-    """Enqueues over several shards. `insert` and `finish` do it on one."""
+    """Enqueues over several shards. `insert` and `finish` execute it on one shard."""
 
     def __init__(self, shards: Shards, homes: OrderHomes, clock: Clock, insert: Insert, finish: Finish) -> None:
         self._shards = shards
@@ -98,7 +99,8 @@ class ShardRouter:
     def enqueue(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, *, have_home: bool
     ) -> Awaitable[Enqueued]:
-        """As `Enqueue.enqueue`, for checked jobs of which some have unique keys or ordering keys (`have_home`), or a request with a key."""
+        """Does the same as `Enqueue.enqueue`, for checked jobs of which some have unique keys or ordering keys (`have_home`), or a
+        request with a key."""
         if request is None:
             return self._enqueue_at_home(queue, jobs, now_ms, None, [])
         return self._one_at_a_time(queue, jobs, now_ms, request, have_home=have_home)
@@ -106,7 +108,7 @@ class ShardRouter:
     async def elsewhere(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, tried: ShardLanes, failure: PinLaterError
     ) -> Enqueued:
-        """Plain jobs that `tried` could not take: on another shard, if it has surely stored nothing. Raises its failure else."""
+        """Stores plain jobs that `tried` could not take on another shard, if it has surely stored nothing. Otherwise raises its failure."""
         if not has_stored_nothing(failure):
             raise failure
         shard, inserted = await self._anywhere(queue, jobs, now_ms, None, None, tried=tried, failure=failure)
@@ -141,7 +143,8 @@ class ShardRouter:
         await asyncio.wait([end])
 
     async def _find(self, queue: Queue, jobs: Sequence[Job], request: KeyedRequest) -> list[StoredPart]:
-        """What is known of a repeat, on all shards that can hold it. Raises if that can't be said, and `RequestKeyConflict`."""
+        """The stored outcome of an earlier request with this key, from all shards that can have it. Raises if that can't be determined,
+        and `RequestKeyConflict`."""
         if self._shards.reader is not None and not await self._shards.reader.look():
             raise _cannot_say("whether this request was stored already", _file_not_read())  # on a shard that is new
         whole = RequestPart(range(len(jobs)), request.key)
@@ -154,7 +157,7 @@ class ShardRouter:
         async def look(shard: ShardLanes) -> Sequence[Any]:
             if await self._has_unended(
                 shard, queue
-            ):  # before it is asked: what it finds now is not all that it may do yet
+            ):  # before it is asked: what it finds now is not all that it may still do
                 late.add(shard.name)
             return await self._ask(shard, lambda shard: shard.store.submit(FindRequests(refs, self._clock.now_ms())))
 
@@ -181,15 +184,15 @@ class ShardRouter:
         return list(found.values())
 
     async def _has_unended(self, shard: ShardLanes, queue: Queue) -> bool:
-        """Whether an insert may be carried out there yet: one of unknown outcome, or one that another server sent and that is under way.
-        An insert of nothing behind them, that is carried out, says no."""
+        """Whether an insert may still be executed there: one of unknown outcome, or one that another server sent and that is under way.
+        An empty insert that is executed behind them proves that it may not."""
         lane = shard.insert
         if (lane.outcome_unknown or lane.length) and shard.healthy and not lane.has_late_calls:
             try:
                 await lane.submit(InsertRequest(queue.name, []))
             except (ShardConnectionFailed, TooManyWaiting, Draining):
                 return True
-            except PinLaterError:  # carried out, and refused
+            except PinLaterError:  # executed, and refused
                 pass
         return lane.outcome_unknown or lane.has_late_calls
 
@@ -216,7 +219,7 @@ class ShardRouter:
     async def _enqueue_there(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, found: list[StoredPart]
     ) -> Enqueued:
-        """From here on the request goes by the map as it is now, whatever becomes of it."""
+        """From here on the request uses the map as it is now, whatever happens to it."""
         request_key = None if request is None else request.key
         known = {index for stored in found for index in stored.part.indices}
         order_home = await self._home_of_order(queue, jobs)
@@ -313,7 +316,7 @@ class ShardRouter:
         request: KeyedRequest | None,
         found: list[StoredPart],
     ) -> Enqueued:
-        """Stores the parts, all at once. If one fails the error says which of the request's jobs are stored."""
+        """Stores the parts, all at once. If one fails, the error names which of the request's jobs are stored."""
         if len(parts) == 1 and not found:
             return self._answer(queue, jobs, [await self._store(queue, jobs, now_ms, parts[0], request)])
         results = await asyncio.gather(
@@ -333,7 +336,7 @@ class ShardRouter:
     async def _store(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, part: RequestPart, request: KeyedRequest | None
     ) -> StoredPart:
-        """One part, on its home; one without a home on another shard if the first has surely stored nothing."""
+        """Stores a part on its home; a part without a home on another shard if the first has surely stored nothing."""
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
         if part.home is not None:
             home = self._shards.get(part.home)
@@ -360,9 +363,9 @@ class ShardRouter:
         tried: ShardLanes | None = None,
         failure: PinLaterError | None = None,
     ) -> tuple[str, Inserted]:
-        """Stores the jobs together on one shard, by the order of `key` if there is one; its name, and what it did.
+        """Stores the jobs together on one shard, in the order of `key` if there is one; returns its name, and the result.
 
-        `key`: that of `request`, or of the part of it that these jobs are. `tried` has had its turn and failed with `failure`.
+        `key`: that of `request`, or of the part of it that these jobs are. `tried`: was tried already, and failed with `failure`.
         """
         shards = self._shards
         sent_to = None if key is None else self._unsettled.shard_of(queue.name, key)
@@ -401,7 +404,7 @@ class ShardRouter:
         key: str,
         request: KeyedRequest | None,
     ) -> Inserted:
-        """On this shard. An unknown outcome is noted if another server was asked; for its own lanes `_has_unended` says more."""
+        """On this shard. An unknown outcome is noted if another server was asked; for the shard's own lanes `_has_unended` tells more."""
         forwarded = shard.lanes_of(queue.name) is not shard
         try:
             inserted = await self._insert(shard, queue, jobs, now_ms, key, request)
@@ -427,7 +430,7 @@ class ShardRouter:
 
 
 def has_stored_nothing(error: PinLaterError) -> bool:
-    """Whether an insert that failed so may be made on another shard."""
+    """Whether an insert with this failure may be made on another shard."""
     if isinstance(error, OutcomeUnknown | RequestTooOld):  # too old for every shard
         return False
     return isinstance(error, ShardConnectionFailed | StoreFull | QueueFull | QueueNotFound | TooManyWaiting | Draining)
@@ -478,7 +481,7 @@ def _whole(
 ) -> list[RequestPart]:
     """Returns the jobs of a request with ordering keys that are not stored yet, as one part.
 
-    `known`, `held`: positions of jobs that are there already.
+    `known`, `held`: positions of jobs that are already stored.
 
     Raises `EnqueueRejected` if a repeat of it could not be recognised.
     """
@@ -493,9 +496,10 @@ def _whole(
 
 
 def _pieces(jobs: Sequence[Job], request_key: str | None) -> list[RequestPart]:
-    """A request in pieces: the jobs of each unique key by themselves, and the others together; the whole if that is one piece.
+    """A request in pieces: one for the jobs of each unique key, and one for the others; the whole request if that is a single piece.
 
-    With a request key each piece has a key of its own. It must stay as it is: a repeat finds what servers of the version before stored.
+    With a request key each piece has a key of its own. Its format must not change: a repeat finds what servers of the previous version
+    stored.
     """
     groups: dict[str | None, list[int]] = {}
     for index, job in enumerate(jobs):
@@ -506,6 +510,6 @@ def _pieces(jobs: Sequence[Job], request_key: str | None) -> list[RequestPart]:
 
 
 def derived_key(request_key: str, unique: str | None) -> str:
-    """The request key of a part. Of 40 characters; the same on every server."""
+    """The request key of a part. It has 40 characters, and is the same on every server."""
     text = f"{request_key}\0" if unique is None else f"{request_key}\0{unique}\0"
     return f"part:{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=18).hexdigest()}"[:40]

@@ -1,7 +1,7 @@
-"""Requests with a key that this server has sent to the owner of a queue without learning what became of them.
+"""Requests with a key that this server has sent to the owner of a queue without learning their outcome.
 
-Such a request may be stored yet, for example by an owner that stands still. The shard tells a repeat from a new request, and no other
-shard does. So a repeat goes to that shard and nowhere else, for as long as clients repeat requests.
+Such a request may still be stored, for example by an owner that stands still. Only the shard can distinguish a repeat from a new request.
+So a repeat goes to that shard and nowhere else, for as long as clients repeat requests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 
-# As many as a server has under way between servers at most; of more, the oldest are forgotten.
+# At most as many as a server has calls to other servers under way; beyond that, the oldest are forgotten.
 _REQUESTS_MAX = 200_000
 
 
@@ -25,7 +25,7 @@ class UnsettledRequests:
         )  # shard, until when; oldest first
 
     def note(self, queue: str, key: str, shard: str) -> None:
-        """The request may have been stored on this shard, or may be yet."""
+        """Notes that the request may have been stored on this shard, or may still be."""
         now_s = self._monotonic()
         while self._sent_to:
             oldest, (_, until_s) = next(iter(self._sent_to.items()))
@@ -36,7 +36,7 @@ class UnsettledRequests:
         self._sent_to[queue, key] = shard, now_s + REPEATED_WITHIN_MS / 1000
 
     def settle(self, queue: str, key: str) -> None:
-        """It is known by now what became of the request."""
+        """Notes that the outcome of the request is known by now."""
         if self._sent_to:
             self._sent_to.pop((queue, key), None)
 

@@ -1,1 +1,1 @@
-"""Everything across shards, written once: the map, lanes (group commit), which shard a request goes to."""
+"""Everything across shards, written once: the map, lanes (group commit), the choice of the shard for a request."""

@@ -1,8 +1,8 @@
-"""One time for all servers of the same shards: that of the databases, asked for once, at the start.
+"""One time for all servers of the same shards: that of the databases, read once, at the start.
 
 From then on a server continues by its own monotonic clock, so that a jump of a wall clock moves no claim. If a database's clock
-has jumped since, the time of the running servers counts, which they store with their heartbeats. A shard that knows it counts, and one
-that does not has no say then. Databases whose clocks differ from each other are each as good as the other, so the one in the middle counts.
+has jumped since, the time of the running servers counts, which they store with their heartbeats. Then shards that know it count, and the
+others do not. Databases whose clocks differ are equally good, so the median counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def ahead_ms(shards: Shards, clock: Clock) -> int:
 
 
 async def tell_time(shards: Shards, clock: Clock) -> None:
-    """Stores at once which time this server uses, for servers that start later. A shard that fails is told later."""
+    """Stores at once which time this server uses, for servers that start later. A shard that fails gets it later."""
     shared = [shard for shard in shards.in_reach() if shard.shared is not None]
     answers = await asyncio.gather(*(shard.store.ping(clock.now_ms()) for shard in shared), return_exceptions=True)
     for answer in answers:

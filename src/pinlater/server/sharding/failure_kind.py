@@ -5,7 +5,8 @@ from __future__ import annotations
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 
 TIMEOUT, REFUSED, CONNECTION, INTERNAL = "timeout", "refused", "connection", "internal"
-"""It did not answer in time; it refused this server, which an operator has to look at; its connection or a call failed otherwise; a bug."""
+"""The kinds: no answer in time; a refusal of this server, which an operator has to look at; another failure of its connection or a call;
+a bug."""
 
 
 class NoAnswerInTime(ShardConnectionFailed):

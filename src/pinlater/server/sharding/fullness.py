@@ -1,4 +1,4 @@
-"""Tracks whether a shard has no space for jobs: its store refuses enqueues as full, and others take them meanwhile."""
+"""Tracks whether a shard has no space for jobs: its store refuses enqueues as full, and others accept them meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pinlater.server.storage.values import Inserted
 
 logger = logging.getLogger(__name__)
 
-# A full shard gets no enqueues for this long while others take them.
+# A full shard gets no enqueues for this long while others accept them.
 _FULL_FOR_S = 1.0
 # A shard counts as full until it has stored jobs and refused none as full for this long: near its limit it alternates between both.
 _NO_LONGER_FULL_AFTER_S = 10.0
@@ -31,14 +31,14 @@ class Fullness:
         return self._full_until != 0.0 and self._monotonic() < self._full_until
 
     def refused(self, reason: str) -> None:
-        """The shard has refused enqueues as full."""
+        """Notes that the shard has refused enqueues as full."""
         self._full_until = self._monotonic() + _FULL_FOR_S
         if not self.reason:
             logger.warning("a shard is full and refuses enqueues", extra={"shard": self._shard, "reason": reason})
         self.reason = reason
 
     def answered(self, answers: Sequence[Inserted | PinLaterError]) -> None:
-        """A full shard has answered enqueues: if it has stored jobs and was quiet for long enough, it is full no longer."""
+        """Notes that a full shard has answered enqueues: if it has stored jobs and refused none for long enough, it is no longer full."""
         quiet = self._monotonic() >= self._full_until - _FULL_FOR_S + _NO_LONGER_FULL_AFTER_S
         if quiet and any(isinstance(answer, Inserted) for answer in answers):
             self.reason = ""

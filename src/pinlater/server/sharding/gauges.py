@@ -1,4 +1,4 @@
-"""The gauges of each shard in /metrics. Read at each request for the page, from what is known already; no I/O."""
+"""The gauges of each shard in /metrics. Read at each request for the page, from values that are already known; no I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Counted = Callable[[], Mapping[str, Sequence[QueueCounts]]]
 
 
 def show_shards(shards: Shards, metrics: Metrics, counted: Counted = dict) -> None:
-    """Gauges of all shards of the map, also of those that come later. `counted`: what each said last of its jobs."""
+    """Gauges of all shards of the map, including those that come later. `counted`: the latest job counts of each."""
     _show_use(shards, metrics)
     _show_jobs(shards, metrics, counted)
     _show_lanes(shards, metrics)

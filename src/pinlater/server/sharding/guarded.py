@@ -1,7 +1,7 @@
 """A shard as all code but the lanes sees it: no call lasts longer than its time limit, and each outcome counts for the shard's health.
 
-Calls to a shard out of use fail at once, all but `ping`. A call that outlasts its limit is cancelled, and its caller does not wait for
-the cancellation: a store may hang then, too. After a take-over (`redirect`) calls go to the new shard.
+Calls to a shard out of use fail at once, all but `ping`. A call that exceeds its limit is cancelled, and its caller does not wait for the
+cancellation: a store may hang then, too. After a take-over (`redirect`) calls go to the new shard.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class GuardedShard:
         self._in_use = in_use
 
     def redirect(self, shard: Shard) -> None:
-        """Sends all further calls to `shard`, which has taken over this name."""
+        """Sends all further calls to `shard`, which now has this name."""
         self._shard = shard
 
     async def submit(self, command: Command[Answer]) -> Answer:
@@ -62,7 +62,7 @@ class GuardedShard:
         return answer
 
     def _limit(self, limit: CommandLimit) -> tuple[float, PinLaterError]:
-        """Returns how many seconds there are, and the error after that. Raises if the shard is out of use."""
+        """Returns the time limit in seconds, and the error for exceeding it. Raises if the shard is out of use."""
         if not self._in_use():
             raise shard_unreachable(self._shard.name)
         if limit is CommandLimit.LOOK:
@@ -71,7 +71,7 @@ class GuardedShard:
         return seconds, too_late(self._shard.name, seconds)
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """Probes the shard, also while it is out of use. The outcome does not affect its health."""
+        """Probes the shard, even while it is out of use. The outcome does not affect its health."""
         await ping(self._shard, self._call_s, now_ms)
 
     async def size(self) -> ShardSize:
@@ -83,7 +83,7 @@ class GuardedShard:
 async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterError) -> T:
     """Returns the result of `call`. Raises `late` when it takes longer than `seconds`.
 
-    Cancels the call then, and does not wait for the cancellation: a call that hangs may hang then, too.
+    Then it cancels the call, and does not wait for the cancellation: a call that hangs may hang then, too.
     """
     task = asyncio.ensure_future(call)
     try:
@@ -120,7 +120,7 @@ def _leave(task: asyncio.Future[Any]) -> None:
 def _ended_late(task: asyncio.Future[Any]) -> None:
     _LATE.discard(task)
     if not task.cancelled():
-        task.exception()  # read, so that asyncio doesn't warn of it
+        task.exception()  # retrieved, so that asyncio doesn't warn about it
 
 
 def too_late(name: str, seconds: float) -> OutcomeUnknown:

@@ -1,7 +1,7 @@
 """The best due job of a queue on each of its shards, as far as this server has seen.
 
-A dequeue goes by it (`claim_turns.py`), so that priority does not depend on where a job is. An answer to a claim shows which jobs stay, and
-that counts for `SEEN_S_MAX` from the begin of the claim: better jobs that this server has not heard of came later.
+A dequeue uses it (`claim_turns.py`), so that priority does not depend on where a job is. An answer to a claim shows which jobs stay,
+and that is valid for `SEEN_S_MAX` from the beginning of the claim: better jobs that this server has not heard of came later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SEEN_S_MAX = 1.0
 # A shard without due jobs is asked again after this time, before shards that have some: jobs may come to it unseen.
 _EMPTY_S_MAX = 0.05
 _QUEUES_MAX = 20_000
-# Heads of one priority that became due within such a time are equally good, so that a server does not go to and fro between shards.
+# Heads of one priority that became due within such a time are equally good, so that a server does not alternate between shards.
 _SAME_MS = 512
 
 Head = tuple[int, int]
@@ -28,7 +28,7 @@ class Heads:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # By queue and shard: the head, when the claim began that showed it, and when that was answered.
+        # By queue and shard: the head, when the claim that showed it began, and when that was answered.
         self._by_queue: dict[str, dict[str, tuple[Head, float, float]]] = {}
 
     def of(self, queue: str, shard: str) -> Head:
@@ -37,14 +37,14 @@ class Heads:
         return head if self._clock.monotonic() <= began_s + SEEN_S_MAX else UNKNOWN
 
     def place(self, queue: str, shard: str, *, slow: bool) -> tuple[int, bool, int]:
-        """Returns the place of the shard in the order in which a dequeue asks."""
+        """Returns the rank of the shard in the order in which a dequeue asks."""
         head = self.of(queue, shard)
         if head == EMPTY and not slow and self._clock.monotonic() > self._by_queue[queue][shard][2] + _EMPTY_S_MAX:
             head = UNKNOWN
         return place_of(head, slow=slow)
 
     def claimed(self, queue: str, shard: str, limit: int, found: Claimed, began_s: float) -> Head:
-        """A claim that began at `began_s` (monotonic) and wanted `limit` jobs found this. Returns the head that is left."""
+        """Notes the result of a claim that began at `began_s` (monotonic) and wanted `limit` jobs. Returns the head that is left."""
         [jobs] = found.jobs
         if len(jobs) >= limit > 0:
             head = _head(jobs[-1].priority, jobs[-1].run_after_ms)
@@ -76,8 +76,8 @@ class Heads:
 
 
 def place_of(head: Head, *, slow: bool) -> tuple[int, bool, int]:
-    """Returns the place of a shard: by priority, then slow ones last, then by age. One of unknown head is before all, or, if it is slow,
-    behind those with jobs of the first priority."""
+    """Returns the rank of a shard: by priority, then slow ones last, then by age. One with an unknown head is before all, or, if it is
+    slow, behind those with jobs of the first priority."""
     priority, age = head
     return max(priority, FIRST_PRIORITY if slow else 0), slow, age
 

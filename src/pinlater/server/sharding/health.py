@@ -1,9 +1,9 @@
 """Whether a shard is in use, decided from the outcomes of the calls to it.
 
-In use → out of use: too many failures among the newest calls, or a failed probe. A first failure doesn't put a shard out of use, but has
-it probed at once, so that a server that is gone is known after one error, and a single lost connection harms nothing.
-Out of use → in use: one good probe; but on probation, until a call has succeeded. A shard that fails on probation waits longer for its next
-probe than before, so that a shard that answers pings and nothing else is not tried every second.
+In use → out of use: too many failures among the newest calls, or a failed probe. A first failure doesn't put a shard out of use, but
+causes an immediate probe, so that a server that is gone is known after one error, and a single lost connection harms nothing. Out of use
+→ in use: one good probe; but on probation, until a call has succeeded. A shard that fails on probation waits longer for its next probe
+than before, so that a shard that answers only pings is not tried every second.
 
 Decides only; `shard_lanes.py` and `shard_monitor.py` act. Weakness: each server decides for itself.
 """
@@ -30,7 +30,8 @@ _SUCCESS = float("-inf")  # among the times of failures: older than any window
 
 
 def speaks_of_shard(error: PinLaterError | None) -> bool:
-    """Returns whether an error says that the shard failed, rather than that a request can't be, the store is full or we are stopping."""
+    """Returns whether an error means that the shard failed, rather than that a request is impossible, the store is full or we are
+    stopping."""
     return isinstance(error, Unavailable) and not isinstance(
         error, StoreFull | ShardRefused | Draining | NoHealthyShards | RequestTooOld
     )
@@ -43,10 +44,10 @@ class ShardHealth:
         self, settings: ShardingSettings, monotonic: Callable[[], float], spread: Callable[[], float] = lambda: 0.5
     ) -> None:
         self.healthy = True
-        self.reason = ""  # why it is out of use, or was last
+        self.reason = ""  # the reason why it is out of use, or last was
         self.since = monotonic()  # seconds; when it went out of use or came back
-        self.failure = ""  # of the last call or probe that failed, at `failed_at` (seconds)
-        self.failure_kind = ""  # of that one; a word of `failure_kind.py`
+        self.failure = ""  # the last call or probe that failed, at `failed_at` (seconds)
+        self.failure_kind = ""  # its kind; a word of `failure_kind.py`
         self.failed_at: float | None = None
         self._settings = settings
         self._monotonic = monotonic

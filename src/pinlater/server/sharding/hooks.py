@@ -9,17 +9,17 @@ from pinlater.server.storage.values import Claimed, InsertRequest
 
 
 class Hooks:
-    """The functions that the shards of one map call on events. Set once; shards that come later call the same."""
+    """The functions that the shards of one map call on events. They are set once; shards that come later call the same functions."""
 
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
-        """Called with the answer of a claim whose caller had gone, or had been told that the claim took too long."""
+        """Called with the answer of a claim whose caller had gone, or had got an error because the claim took too long."""
         self.inserting: Callable[[str, InsertRequest, int, Callable[[str], bool]], bool] | None = None
-        """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
-        before they are committed, so that the claim that waits for them shares their transaction."""
+        """Called with jobs as soon as a claim would see them; returns whether a dequeue waits for them. On a store that works in order that
+        is before they are committed, so that the claim that waits for them shares their transaction."""
         self.came_first: Callable[[str, int, bool], None] = lambda _queue, _due_ms, _past_owner: None
-        """Told of a job that is ready since those before it under its ordering key have ended: its queue, when it is due, and whether this
-        server made it so past the queue's owner."""
+        """Called with a job that became ready because those before it under its ordering key have ended: its queue, when it is due, and
+        whether this server bypassed the queue's owner."""
         self.back: Callable[[], None] = lambda: None
         """Called when a shard is reachable again, or new: it may have jobs for waiting dequeues."""
         self.count: Callable[[str], None] = lambda _: None

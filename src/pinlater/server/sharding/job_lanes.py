@@ -1,4 +1,4 @@
-"""The lanes to a shard as callers see them: in this server, or by way of the server that owns the queue."""
+"""The lanes to a shard as callers see them: in this server, or through the server that owns the queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pinlater.server.sharding.lane_queue import Asker
 
 
 class AnyLane(Protocol):
-    """A lane of this server, or one by way of another server (`forwarding.forward_lane`)."""
+    """A lane of this server, or one through another server (`forwarding.forward_lane`)."""
 
     @property
     def rank(self) -> int: ...
@@ -22,7 +22,7 @@ class AnyLane(Protocol):
 
 
 class JobLanes(Protocol):
-    """The lanes to a shard, one way or another."""
+    """The lanes to a shard, by either route."""
 
     @property
     def insert(self) -> AnyLane: ...

@@ -26,11 +26,11 @@ LaneResults: TypeAlias = Sequence[Result | PinLaterError | NotBegun]
 
 
 class JoinedItems(NamedTuple, Generic[Result]):
-    """A command, and what happens to its answer.
+    """A command, and the functions that take its answer.
 
-    `command`: what the items ask together, or None if there is nothing to ask.
-    `results`: makes of the answer the result of each item.
-    `failed`: is told why the whole command failed.
+    `command`: the joint command of the items, or None if there is nothing to ask.
+    `results`: converts the answer to the result of each item.
+    `failed`: gets the error of the whole command.
     `claim_follows`: a dequeue was woken, which claims within the next few turns of the loop.
     """
 

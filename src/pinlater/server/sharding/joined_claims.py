@@ -1,4 +1,4 @@
-"""Claims that wait together: joined into one order for each queue, whose answer is shared out again."""
+"""Claims that wait together: joined into one order for each queue, whose answer is divided again."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.joined import NOT_BEGUN, NotBegun
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
-# Of bodies that one joined claim loads; a call that it has no space for is in the next one.
+# Bytes of bodies that one joined claim loads; a call for which there is no space is in the next one.
 _CLAIM_BYTES_MAX = 64 * 1024 * 1024
 
 
 class ClaimRequest(NamedTuple):
-    """What one dequeue asks for, from the operation to the lane. A lane joins the `call`s of its queue into one `ClaimOrder`.
+    """The request of one dequeue, from the operation to the lane. A lane joins the `call`s of its queue into one `ClaimOrder`.
 
     `coverage`: the share of the shards to look at; `wait_ms`: how long to wait for jobs. A lane needs neither. `search`: jobs may have
-    come past the owner of the queue, so no store may go by its memory. `through_priority`: as in `ClaimOrder`.
+    bypassed the owner of the queue, so no store may rely on its memory. `through_priority`: as in `ClaimOrder`.
     """
 
     queue: str
@@ -36,7 +36,7 @@ def orders_of(
 
     Requests whose `through_priority` is not that of the queue's first request are left out, for the next call: on MySQL, two orders for
     one queue would lock the same rows.
-    Together they load no more bodies than a few large calls do. A call that takes one job takes it whatever its size, now or later.
+    Together they load no more bodies than a few large calls do. A call for one job takes it whatever its size, now or later.
     """
     queue, call, timeout_ms, _, _, search, through = requests[0]
     if len(requests) == 1 and call.max_bytes <= _CLAIM_BYTES_MAX:
@@ -79,7 +79,7 @@ def share_out(
     expired.
     """
     answers: list[Claimed | PinLaterError | NotBegun] = [NOT_BEGUN] * len(requests)
-    make = tuple.__new__  # quicker than a class's own call
+    make = tuple.__new__  # faster than calling the class
     for (queue, indices), result in zip(indices_by_queue.items(), results, strict=True):
         if isinstance(result, PinLaterError):
             for i in indices:

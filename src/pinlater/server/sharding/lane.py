@@ -1,14 +1,14 @@
 """Group commit: items that arrive while one call is under way go into the next.
 
-No timers: an idle lane starts a call at once, a busy one fills the next batch meanwhile, so batches grow with the load and nothing
-is added to the latency when there is none. The next call begins before the answers of the last are given out, so that the store works
-while they are written. A lane never drops an item in silence: it is answered with its result, with the error of
-its call, or refused at the door when too much waits.
+No timers: an idle lane starts a call at once, a busy one fills the next batch meanwhile, so batches grow with the load and no latency is
+added when there is none. The next call begins before the answers of the last are distributed, so that the store works while they are
+written. A lane never silently drops an item: it is answered with its result, with the error of its call, or refused on arrival when too
+much waits.
 
-A call that takes too long can be given up from outside (`give_up`): its callers are told so, the lane continues, and what the call
-brings after all is orphaned. A lane that is replaced hands over what hasn't begun, and whatever still comes (`hand_over`).
+A call that takes too long can be given up from outside (`give_up`): its callers get an error, the lane continues, and a later answer to
+the call is orphaned. A lane that is replaced passes on items that haven't begun, and all later ones (`hand_over`).
 
-Weakness: one slow call holds up everything behind it in the same lane; that is what a lane is.
+Weakness: one slow call delays everything behind it in the same lane, by design.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Lane(LaneQueue[Item, Result]):
 
     `execute` answers in order, with a `PinLaterError` value for an item that can't be done and `NOT_BEGUN` for one that is to be in the
     next call; at least one item of each call must be answered otherwise.
-    `reads_on`: at a call's end what has arrived meanwhile is read first, so that it fills the next call. Further options as `LaneQueue`.
+    `reads_on`: when a call ends, input that has arrived meanwhile is read first, so that it fills the next call. For further options see
+    `LaneQueue`.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Lane(LaneQueue[Item, Result]):
         else:
             try:
                 if self._reads_on:
-                    await asyncio.sleep(0)  # what has arrived already is read in this turn, and rides in the next call
+                    await asyncio.sleep(0)  # what has already arrived is read in this turn, and rides in the next call
             finally:
                 if self._ended(batch, None):
                     self.outcome_unknown = False
@@ -126,7 +127,7 @@ class Lane(LaneQueue[Item, Result]):
                     self._orphan(batch, results)
 
     async def _execute_one_by_one(self, batch: list[LaneEntry[Item, Result]], error: Exception) -> None:
-        """A batch that fails by a bug is run item by item, so that a poisonous one harms only itself."""
+        """A batch that fails because of a bug is repeated item by item, so that a bad item harms only itself."""
         logger.error("lane %s: a call failed unexpectedly", self.name, exc_info=error)
         if len(batch) == 1:
             self._fail(batch, error)

@@ -1,7 +1,7 @@
-"""How busy the lanes of this server to each shard are, from the totals that each lane keeps; costs a call of a lane nothing.
+"""How busy the lanes of this server to each shard are, from the totals that each lane keeps; adds no cost to a call.
 
-Calls follow one another as soon as requests come faster than single ones are answered, which is a fraction of what a lane can do once
-they share calls. So the time in which a call is under way counts in full only if the calls are full, and else in proportion.
+Calls follow one another as soon as requests come faster than single ones are answered, which is a fraction of the throughput of a lane
+whose calls are shared. So the time in which a call is under way counts in full only if the calls are full, and otherwise in proportion.
 
 Weakness: a request with many jobs fills a call as little as one with a single job.
 """

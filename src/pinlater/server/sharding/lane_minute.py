@@ -1,4 +1,4 @@
-"""What the lanes of each shard did in the last minute, from the totals that each lane keeps; costs a call of a lane nothing."""
+"""The work of the lanes of each shard in the last minute, from the totals that each lane keeps; adds no cost to a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pinlater.server.sharding.lane_queue import LaneQueue
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.wire.generated.structs import ShardLane
 
-# Samples that are kept, each five seconds after the one before, and the first.
+# Number of samples that are kept, taken every five seconds, including the first.
 _SAMPLES = 13
 
 

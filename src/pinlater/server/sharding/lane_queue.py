@@ -19,17 +19,17 @@ ResultIn = TypeVar("ResultIn", contravariant=True)
 
 
 class Asker(Protocol[ResultIn]):
-    """Takes the result of an item: a future, or a place in the answer to a call of another server."""
+    """Receives the result of an item: a future, or a position in the answer to a call of another server."""
 
     def done(self) -> bool:
-        """Returns whether it has its result, or waits no longer."""
+        """Returns whether it has its result, or no longer waits."""
 
     def set_result(self, result: ResultIn, /) -> None: ...
 
     def set_exception(self, error: BaseException, /) -> None: ...
 
 
-# An item, what takes its result, and its weight.
+# An item, the receiver of its result, and its weight.
 LaneEntry: TypeAlias = tuple[Item, Asker[Result], int]
 
 
@@ -39,11 +39,11 @@ _ITEM: Callable[[LaneEntry[Any, Any]], Any] = itemgetter(0)
 class LaneQueue(ABC, Generic[Item, Result]):
     """Items that wait for the next call, and those in the call under way.
 
-    `orphaned` is told of results whose caller has gone away meanwhile. `weigh` says how much an item counts against `batch_max` and
-    `waiting_max` (default: one). `observe` is told how each call ended: None, or the error of all of it.
-    `monotonic` (seconds) measures calls.
+    `orphaned`: called with results whose caller has gone meanwhile. `weigh`: returns how much an item counts against `batch_max` and
+    `waiting_max` (default: one). `observe`: called when a call has ended: with None, or with the error of the whole call. `monotonic`
+    (seconds) measures calls.
     `whole_up_to`: up to this many waiting items go into one call; of more it takes half, so that the store works on some while the
-    answers to others go out (default: all of them).
+    answers to others are sent (default: all of them).
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class LaneQueue(ABC, Generic[Item, Result]):
         self._under_way: list[LaneEntry[Item, Result]] | None = None
         self._began_at = 0.0
         self._weight = 0
-        self._loop: asyncio.AbstractEventLoop | None = None  # kept: asking for it costs a system call
+        self._loop: asyncio.AbstractEventLoop | None = None  # kept: reading it costs a system call
         self._closed = False
         self._successor: LaneQueue[Item, Result] | None = None
         self.outcome_unknown = False
-        """Whether a call may be carried out yet although it has ended: its outcome is unknown, or it was given up. A store ends what it
-        has of a writer's call before it carries out the writer's next one, so that after a call that ends well no outcome is unknown."""
+        """Whether a call may still be executed although it has ended: its outcome is unknown, or it was given up. A store finishes
+        earlier calls of a writer before it executes the writer's next one, so that after a call that ends well no outcome is unknown."""
         self.calls = 0
         self.items = 0
         self.busy_s = 0.0
 
     @abstractmethod
     def _start(self) -> None:
-        """Executes the items that wait, unless a call is under way."""
+        """Executes the waiting items, unless a call is under way."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class LaneQueue(ABC, Generic[Item, Result]):
     # --- ends -------------------------------------------------------------------------------------------------------------
 
     def fail_waiting(self, error: PinLaterError) -> int:
-        """Answers calls that haven't begun with `error`; returns how many. Nothing of theirs has happened."""
+        """Answers items that haven't begun with `error`; returns how many. None of them has had any effect."""
         waiting = list(self._waiting)
         self._waiting.clear()
         self._fail(waiting, error)
@@ -204,7 +204,7 @@ class LaneQueue(ABC, Generic[Item, Result]):
             if weight > left and batch:
                 break
             waiting.popleft()
-            if asker.done():  # cancelled before anything happened: as if never asked
+            if asker.done():  # cancelled before anything happened: as if never requested
                 self._weight -= weight
                 continue
             left -= weight

@@ -1,5 +1,5 @@
-"""Reads the shard file again for the sake of a caller: servers read it one after the other, and what one of them has stored on a new shard
-another one is asked about.
+"""Rereads the shard file when a caller needs it: servers read it one after the other, and a server may be asked about jobs that another
+has stored on a new shard.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WAIT_S = 2.0
 
 
 class MapReader:
-    """Joins the calls of one server. `read`: reads the file, and takes over what has changed in it. `monotonic`: seconds."""
+    """Joins the calls of one server. `read`: reads the file, and applies its changes. `monotonic`: seconds."""
 
     def __init__(self, read: Callable[[], Awaitable[None]], monotonic: Callable[[], float]) -> None:
         self._read = read
@@ -25,9 +25,9 @@ class MapReader:
         self._next: asyncio.Task[bool] | None = None  # the read after that, which has not begun
 
     async def look(self) -> bool:
-        """Reads the file, once a second at most, however many callers ask. Returns whether a read has ended that began after this call.
+        """Reads the file at most once a second, however many callers ask. Returns whether a read has ended that began after this call.
 
-        Waits for two seconds at most: to open a shard may take longer, and continues then.
+        Waits for at most two seconds: opening a shard may take longer, and continues then.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._read_next(), name="read the shard file")

@@ -1,9 +1,9 @@
 """Which shards a queue is stored on: its partitions.
 
-Each queue has an order of the shards that take enqueues, by its name alone, so all servers with the same map have the same one. A queue
-with ordering keys has a stored home, which is the first of its order while it takes enqueues. The partitions of a queue are the first `n`
-of the order, one unless its settings say otherwise. Nothing else is stored, and no change moves a job: jobs on other shards are strays
-(`strays.py`), which are handed out where they are.
+Each queue has an order of the shards that accept enqueues, which depends on its name alone, so all servers with the same map have the
+same order. A queue with ordering keys has a stored home, which is the first in its order while it accepts enqueues. The partitions of a
+queue are the first `n` of the order, one unless its settings name a number. Nothing else is stored, and no change moves a job: jobs on
+other shards are strays (`strays.py`), which are handed out where they are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _QUEUES_MAX = 20_000
 
 
 class QueuePartitions:
-    """The partitions of all queues. `number_of(queue)`: how many it is to have. `home_of(queue)`: its stored home, as far as this server
-    knows; None before the first job with an ordering key."""
+    """The partitions of all queues. `number_of(queue)`: how many partitions it is to have. `home_of(queue)`: its stored home, as far as
+    this server knows; None before the first job with an ordering key."""
 
     def __init__(self) -> None:
         self.number_of: Callable[[str], int] = lambda _queue: 1
@@ -33,7 +33,7 @@ class QueuePartitions:
         self._orders = {}
 
     def order(self, queue: str) -> Sequence[ShardLanes]:
-        """Returns the shards that take enqueues, reachable or not, in the order in which they become partitions of the queue."""
+        """Returns the shards that accept enqueues, reachable or not, in the order in which they become partitions of the queue."""
         found = self._orders.get(queue)
         if found is None:
             if len(self._orders) >= _QUEUES_MAX:
@@ -49,5 +49,6 @@ class QueuePartitions:
         return [home, *(shard for shard in found if shard is not home)]
 
     def of(self, queue: str) -> Sequence[ShardLanes]:
-        """Returns the partitions, reachable or not: all shards that take enqueues if the queue is to have more, none if none does."""
+        """Returns the partitions, reachable or not: all shards that accept enqueues if the queue is to have more, none if no shard
+        accepts any."""
         return self.order(queue)[: self.number_of(queue)]

@@ -1,11 +1,12 @@
-"""The desired shard map, and how the one in use is changed into it, without dropping a request.
+"""The desired shard map, and how the current one is changed to it without dropping a request.
 
-- A shard that is new is opened, gets all queues, and takes enqueues then. One that can't be opened joins out of use and is tried again.
-- One with another address is taken over by a shard at the new one; the old one finishes what is under way and closes.
-- One that only drains gets no enqueues any more.
-- One that is wanted no longer drains, and goes once it is empty and other servers have had time to learn of it. While it holds live jobs,
-  or unique keys that only time frees, it stays, and an error says how many.
-- One whose data are lost goes at once if it can't be asked, with all its jobs. One that answers is treated as one that is wanted no longer.
+- A shard that is new is opened, gets all queues, and then accepts enqueues. One that can't be opened joins out of use and is retried.
+- One with another address is replaced by a shard at the new one; the old one finishes its calls under way and closes.
+- One that only drains gets no more enqueues.
+- One that is no longer wanted drains, and is removed once it is empty and other servers have had time to learn of it. While it has live
+  jobs, or unique keys that only time frees, it stays, and an error names their number.
+- One whose data are lost is removed at once if it can't be asked, with all its jobs. One that answers is treated as one that is no longer
+  wanted.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ _IF_LOST = ' (if its data are lost for good, put its entry back with "lostForGoo
 
 
 class DesiredShard(NamedTuple):
-    """A shard as the operator wants it. `make` gives it unopened; it is made anew if `address` differs from before.
+    """A shard as the operator wants it. `make` makes the unopened shard; it is called again if `address` differs from before.
 
-    `address` holds whatever makes it another one: host, port, database, who logs in. It is compared, never logged.
-    `shown_address` is for operators, without a password. `lost`: its data are gone for good, and it is wanted no longer.
+    `address` contains everything that makes it another shard: host, port, database, login. It is compared, never logged.
+    `shown_address` is for operators, without a password. `lost`: its data are gone for good, and it is no longer wanted.
     """
 
     name: str
@@ -49,7 +50,8 @@ class DesiredShard(NamedTuple):
 
 
 class MapChange(NamedTuple):
-    """What a reload did: names. `kept`: no longer wanted, and why they are still there. `unopened`: out of use as yet, and why.
+    """The result of a reload: names. `kept`: shards that are no longer wanted, and why they are still there. `unopened`: shards that are
+    still out of use, and why.
     `lost`: those of `removed` that are marked as lost."""
 
     added: Sequence[str] = ()
@@ -68,7 +70,7 @@ async def open_shards(
     """The map to start with, without lost shards. Those that can't be opened join out of use; raises the first one's `Unavailable` if
     none can.
 
-    If none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
+    If none is open in time but some are being opened (a schema migration runs), it waits for the first of them.
     """
     settings = settings or ShardingSettings()
     wanted = [one for one in desired if not one.lost]
@@ -158,7 +160,7 @@ class Reload:
         return change
 
     async def tidy(self) -> MapChange:
-        """Removes shards that are empty now, and says what it removed and kept. Call it every few seconds."""
+        """Removes shards that are empty now, and returns what it removed and kept. Call it every few seconds."""
         change = MapChange()
         if any(shard.leaving for shard in self._shards):
             async with self._changing:

@@ -1,15 +1,15 @@
 """One shard with its lanes and its health.
 
-A lane joins calls of one kind into one command, whatever the store: inserts into one set of rows, claims of a queue into one order that
-is distributed again. That is all that the lanes do on a store whose commands are transactions of their own. Without lanes in front of
-SQLite's writer, each of thirty calls that come together would have statements of its own, which takes 1.7 times the instructions of an
-enqueue, 2.4 of a claim, 2.1 of an ack and 2 of a release.
+A lane joins calls of one kind into one command, whatever the store: inserts into one set of rows, claims of a queue into one order whose
+result is distributed again. On a store whose commands are transactions of their own, the lanes do nothing else. Without lanes in front of
+SQLite's writer, each of thirty concurrent calls would have its own statements, which takes 1.7 times the instructions of an enqueue, 2.4
+of a claim, 2.1 of an ack and 2 of a release.
 
 A store in this process whose commands see what earlier ones made, before it is committed, declares `in_order`. There the lanes have no
-tasks: the writer takes what waits in each lane when its transaction begins, so that commands of different kinds share it
-(`writer_lane.py`). A lane wakes waiting dequeues before its inserts are carried out there, and tells the writer that their claim follows.
+tasks: the writer takes the waiting items of each lane when its transaction begins, so that commands of different kinds share it
+(`writer_lane.py`). A lane wakes waiting dequeues before its inserts are executed there, and tells the writer that their claim follows.
 
-The lanes are for what comes by the thousand: enqueues, claims, and what holders say of jobs in hand. Everything else goes through
+The lanes are for calls that come by the thousand: enqueues, claims, and those of holders about claimed jobs. Everything else goes through
 `store`, which has time limits of its own where other servers share the store. An embedded store is trusted: no limits, no health.
 """
 
@@ -63,11 +63,11 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-# A waiting claim costs nothing until it gets jobs: ten thousand that ask for a thousand jobs each may all look again at once.
+# A waiting claim costs nothing until it gets jobs: ten thousand that ask for a thousand jobs each may all ask again at once.
 _CLAIMS_WAITING_MAX = 10_000_000
 # If one call took all waiting requests, the store's process and this one would only wait for each other. So this many requests share one.
 WHOLE_UP_TO_ELSEWHERE = 24
-# This many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
+# This many bytes of bodies count as one more job, so that a batch of large ones does not become a transaction of gigabytes.
 _BYTES_A_JOB = 4096
 
 
@@ -102,7 +102,7 @@ class ShardLanes:
         self.leaving = False  # out of the map as soon as it is empty
         self.lost = False  # then also if it can't be asked
         self.moved = False  # at a new address, and not reached there yet
-        self.is_new = not opened  # never was in use by this server
+        self.is_new = not opened  # was never used by this server
         self.is_behind = False  # came back while no other shard could be asked for the queues
         self.trusted = not shard.capabilities.shared
         guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
@@ -184,7 +184,7 @@ class ShardLanes:
 
     @property
     def ids(self) -> IdMaker:
-        """Makes the ids of new jobs here, always with the slot that this server has now: a store may have had to take another."""
+        """Makes the ids of new jobs here, always with the current slot of this server: a store may have had to take another."""
         if self.opened and self._ids.slot != self.unguarded.slot:
             self._renew_ids()
         return self._ids
@@ -196,14 +196,14 @@ class ShardLanes:
 
     @property
     def takes_more(self) -> bool:
-        """Whether new enqueues go here while there are other shards: this one takes them, and is reachable, quick and not full."""
+        """Whether new enqueues go here while there are other shards: this one accepts them, and is reachable, quick and not full."""
         quick = self.takes_enqueues and self.healthy and not self.stalled
         return quick and not (self.fullness.reason and self.fullness.full)
 
-    # --- which way ----------------------------------------------------------------------------------------------------------
+    # --- routes -----------------------------------------------------------------------------------------------------------
 
     def lanes_of(self, queue: str) -> JobLanes:
-        """Its own lanes, or those to the server that owns the queue on this shard. Ask again for each call."""
+        """Its own lanes, or those to the server that owns the queue on this shard. Call it again for each call."""
         return self._ways[slice_of(queue)]
 
     def owns(self, queue: str) -> bool:
@@ -211,7 +211,7 @@ class ShardLanes:
         return self._owned[slice_of(queue)]
 
     def route(self, ways: Sequence[JobLanes | None], owned: Sequence[bool]) -> None:
-        """Sets the route of each slice from now on: the way (None: into its own lanes), and whether this server owns it."""
+        """Sets the route of each slice from now on: the lanes (None: its own), and whether this server owns it."""
         self._ways = [way or self for way in ways]
         self._owned = owned
 
@@ -328,11 +328,11 @@ class ShardLanes:
 
     def refuse_waiting_inserts(self) -> None:
         """Refuses inserts whose call hasn't begun, so that their callers go to another shard. A dequeue continues by itself, and may take
-        what its claim brings."""
+        the jobs of its late claim."""
         self.insert.fail_waiting(slow_to_answer(self.name))
 
     def follow_health(self) -> None:
-        """Takes over what `health` decided."""
+        """Applies a decision of `health`."""
         if self.healthy and not self.health.healthy:
             self.put_out_of_use(self.health.reason)
             self.hooks.count(f"shard_unhealthy_{self.name}")
@@ -377,7 +377,7 @@ class ShardLanes:
         self.closed_to_enqueues_at = None
 
     def closed_to_enqueues_for(self, seconds: float) -> bool:
-        """Returns whether the shard has had no enqueue for this long: it was no home of a queue, either, as far as this server knows."""
+        """Returns whether the shard has had no enqueue for this long: it was not a home of a queue, either, as far as this server knows."""
         at = self.closed_to_enqueues_at
         return at is not None and self.clock.monotonic() - max(at, self.was_home_s) >= seconds
 
@@ -401,7 +401,7 @@ class ShardLanes:
             old.hand_over(new)
         if isinstance(self.store, GuardedShard):
             self.store.redirect(successor.unguarded)
-        self.healthy = successor.healthy  # for callers that still hold this object
+        self.healthy = successor.healthy  # for callers that still have this object
 
     async def end_claims(self) -> None:
         """Refuses claims from now on, and waits for the present ones; on a shard that hangs, no longer than a call may take."""

@@ -1,6 +1,6 @@
-"""Looks after the shards: gives up calls that take too long, tries shards that are out of use, and brings those up to date that are back.
+"""Looks after the shards: gives up calls that take too long, probes shards that are out of use, and updates those that are back.
 
-One look costs no I/O if all is well. Each probe is a task of its own, so that a hung shard delays no other probe.
+A look costs no I/O if all is well. Each probe is a task of its own, so that a hung shard delays no other probe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pinlater.server.storage.commands import ConfigureQueue, ListQueues, MergeQu
 
 logger = logging.getLogger(__name__)
 
-# Between two looks that lie further apart than this the process stood still; that isn't held against the shards.
+# If two looks are further apart than this, the process stood still; that isn't held against the shards.
 _LATE_S = 1.0
 
 
@@ -50,7 +50,7 @@ class ShardMonitor:
             await asyncio.wait(list(self._probes.values()))
 
     async def ping_all(self) -> None:
-        """Sends a probe to every shard in use, also of those without calls; the others are probed when their time comes."""
+        """Sends a probe to every shard in use, even without calls; the others are probed when their time comes."""
         for shard in self._shards.in_reach():
             if not shard.trusted:
                 shard.health.suspect()
@@ -58,9 +58,10 @@ class ShardMonitor:
         await self.probes_done()
 
     async def bring_all_up_to_date(self) -> None:
-        """Makes, at the start, the queues on each shard that were made while it was unreachable, and gives all shards the newest settings.
+        """At the start, makes the queues that were made while a shard was unreachable on that shard, and gives all shards the newest
+        settings.
 
-        Settings without versions stay as they are on each: which are newer is unknown.
+        Settings without versions stay as they are on each shard: which are newer is unknown.
         """
         shards = self._shards.in_reach()
         if len(shards) < 2:
@@ -116,8 +117,8 @@ class ShardMonitor:
 
 
 async def open_shard(shard: ShardLanes) -> None:
-    """Opens it. Raises `Unavailable`, also when it takes too long; then it continues, for a schema may take long to be brought forward, and
-    the next call waits for it again."""
+    """Opens it. Raises `Unavailable`, also when it takes too long; then it continues in the background, because a schema migration may
+    take long, and the next call waits for it again."""
     seconds = shard.settings.work_timeout_ms / 1000
     if shard.opening is None:
         shard.opening = asyncio.ensure_future(shard.unguarded.open(shard.clock.now_ms()))
@@ -133,12 +134,12 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
     """Gives a shard that is new or was unreachable the queues that the others have now, with their settings if those are newer.
 
     The shard loses no queue.
-    With `settings` False queues that it has keep theirs if it is not known which are newer (earlier servers kept no versions).
-    If no other shard can be asked, a shard that was unreachable stays as it is: what this server remembers is older, and would bring back
-    deleted queues and take back changes of settings. Only a new shard gets that.
-    The shard takes no queue that it has deleted since it was made, so however old what was read here is, it brings none back.
+    With `settings` False, queues that it has keep their settings if it is not known which are newer (earlier servers kept no versions).
+    If no other shard can be asked, a shard that was unreachable stays as it is: what this server remembers is older, and would restore
+    deleted queues and revert changes of settings. Only a new shard gets that. The shard accepts no queue that it has deleted since it was
+    made, so however old the queues read here are, none of these comes back.
 
-    Weakness: a queue that was deleted from the others meanwhile is still there; the caller of the delete was told so.
+    Weakness: a queue that was deleted from the others meanwhile still exists there; the caller of the delete got an error that reports it.
     """
     seconds = shard.settings.work_timeout_ms / 1000
     late = too_late(shard.name, seconds)
@@ -172,7 +173,7 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
 
 
 def is_behind(has: Queue, known: Queue) -> bool:
-    """Returns whether this row of a queue on a shard lacks something that is known of the queue."""
+    """Returns whether this row of a queue on a shard lacks something that is known about the queue."""
     return has.versions != known.versions or has.life != known.life or known.home.newer_than(has.home)
 
 

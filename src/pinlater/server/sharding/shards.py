@@ -1,8 +1,9 @@
-"""The shards this server uses, each with its lanes; which of them a request goes to.
+"""The shards that this server uses, each with its lanes; and the choice of the shard for a request.
 
-Ask it anew for each request and keep no shard: while the server runs, the map changes (`reload.py`), and shards go out of use and come
-back (`shard_monitor.py`). Jobs are stored on a partition of their queue (`partitions.py`), on the next shard of its order only if none can
-take them. They are claimed from the partitions, and from other shards that may hold some (`strays.py`), the most urgent first (`heads.py`).
+Call it again for each request and keep no shard: while the server runs, the map changes (`reload.py`), and shards go out of use and come
+back (`shard_monitor.py`). Jobs are stored on a partition of their queue (`partitions.py`), on the next shard of its order only if no
+partition can take them. They are claimed from the partitions, and from other shards that may have some (`strays.py`), the most urgent
+first (`heads.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Shards:
         self.hooks = Hooks()
         self.known_queues: Callable[[], Iterable[Queue]] = tuple  # for shards that are new, or back
         self.reader: MapReader | None = None  # None: no file names the shards
-        # By name, when a shard was removed: its jobs from before do not exist. Infinity for one whose data are lost.
+        # By name, when a shard was removed: its jobs from before do not exist. Infinity for a shard whose data are lost.
         self.gone: dict[str, float] = {}
         self.partitions = QueuePartitions()
         self.strays = Strays(self.clock.monotonic)
@@ -50,9 +51,9 @@ class Shards:
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
         self.get: Callable[[str], ShardLanes | None] = self._by_name.get
-        """Returns the shard that a descriptor names; None if there is no such."""
-        self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs
-        self._orders: dict[str, Sequence[ShardLanes]] = {}  # by queue: in which this turn of the loop claims
+        """Returns the shard that a descriptor names; None if there is no such shard."""
+        self._chosen: dict[str, ShardLanes] = {}  # by queue: the shard on which this turn of the loop stores jobs
+        self._orders: dict[str, Sequence[ShardLanes]] = {}  # by queue: the order in which this turn of the loop claims
         self._closing: set[asyncio.Task[None]] = set()
         self.take_over_map(lanes)
 
@@ -69,13 +70,13 @@ class Shards:
             if shard.shared is not None:
                 shard.shared.register_as(address)
 
-    # --- which ------------------------------------------------------------------------------------------------------------
+    # --- choice -----------------------------------------------------------------------------------------------------------
 
     def for_enqueue(self, queue: str, tried: Collection[str] = ()) -> ShardLanes:
         """A partition of the queue that is none of `tried`, and neither full nor slow; if there is none, the next shard of its order.
 
-        All that one turn of the loop stores in a queue goes to one shard, so that it is one call there: to one where this server owns
-        the queue, if there is any, at random. Raises `NoHealthyShards`, `EnqueueRejected`.
+        All jobs that one turn of the loop stores in a queue go to one shard, so that they share a call: to a shard on which this server
+        owns the queue, if there is any, otherwise to a random one. Raises `NoHealthyShards`, `EnqueueRejected`.
         """
         if not tried:
             shards = self._all
@@ -85,7 +86,7 @@ class Shards:
         return self._kept_in_mind(queue, self._best(self._enqueueable(queue, tried))[0])
 
     def _choose(self, queue: str) -> ShardLanes:
-        """Returns a partition for what this turn of the loop stores in the queue; if all are full or slow, one of them anyway."""
+        """Returns a partition for the jobs that this turn of the loop stores in the queue; if all are full or slow, one of them anyway."""
         if not self._chosen:
             asyncio.get_running_loop().call_soon(self._chosen.clear)
         partitions = self.partitions.of(queue) or self._all
@@ -98,12 +99,12 @@ class Shards:
         """The partition that is first in a request key's rendezvous order; if it is slow, full, or one of `tried`, the next one, and then
         the next shard of the queue's order. Raises as `for_enqueue`.
 
-        A repeat goes there though it is slow or full: what another server may have under way there is recognised there only.
+        A repeat goes there even if it is slow or full: only there is a call of another server under way recognised.
         """
         partitions = self.partitions.of(queue)
         if partitions and not tried:
             shard = self._by_name[rendezvous_home(key, [shard.name for shard in partitions])]
-            if shard.takes_more:  # first among those that are as good, too
+            if shard.takes_more:  # also first among equals
                 return shard
         candidates = self._enqueueable(queue, tried)
         found = candidates if repeat else self._best(candidates)
@@ -122,8 +123,8 @@ class Shards:
         return self._by_name[rendezvous_home(key, [shard.name for shard in order])]
 
     def first_of(self, queue: str) -> ShardLanes:
-        """Returns the shard of the queue's unique keys and jobs with ordering keys, reachable or not: its first partition, or a home
-        that can't move yet. Raises `EnqueueRejected`.
+        """Returns the shard of the queue's unique keys and jobs with ordering keys, reachable or not: its first partition, or a home that
+        can't move yet. Raises `EnqueueRejected`.
         """
         found = self.get(self._first_of(queue))
         if found is None:
@@ -134,20 +135,20 @@ class Shards:
         return self._first_with(queue, self.partitions.home_of(queue) or NO_HOME)
 
     def _first_with(self, queue: str, home: Home) -> str:
-        """The name of the first shard of a queue with that home; '' if no shard takes enqueues."""
+        """The name of the first shard of a queue with that home; '' if no shard accepts enqueues."""
         if self.is_usable(home):
             return home.shard
         return next((shard.name for shard in self.partitions.order(queue)), "")
 
     def is_usable(self, home: Home) -> bool:
-        """Returns whether jobs with ordering keys are stored there: on a shard that takes enqueues, or that has to wait for the former
+        """Returns whether jobs with ordering keys are stored there: on a shard that accepts enqueues, or that must wait for the former
         home.
         """
         shard = self.get(home.shard)
         return shard is not None and home.version > 0 and (shard.takes_enqueues or bool(home.former))
 
     def home_moved(self, queue: str, before: Home) -> None:
-        """The home of the queue is another now than `before`."""
+        """Notes that the home of the queue is another now than `before`."""
         self.look_everywhere(queue)
         former = self.get(before.shard)
         if former is not None:
@@ -165,17 +166,17 @@ class Shards:
         return shard
 
     def look_everywhere(self, queue: str) -> None:
-        """Jobs of the queue may be on any shard."""
+        """Notes that jobs of the queue may be on any shard."""
         self.heads.forget(queue)
         self._orders.pop(queue, None)
         if len(self._all) > 1:
             self.strays.heard(queue, self._by_name)
 
     def for_claim(self, queue: str, coverage: float) -> Sequence[ShardLanes]:
-        """The shards a dequeue asks, in this order: those with the most urgent jobs first, as far as that is known.
+        """The shards that a dequeue asks, in this order: those with the most urgent jobs first, as far as that is known.
 
-        Among equals, where this server owns the queue, then where its call begins soonest; slow ones after others. All dequeues of one turn
-        of the loop have the same order, so that one call has what they ask for. Raises `NoHealthyShards`.
+        Among equals, shards on which this server owns the queue come first, then those whose call begins soonest; slow ones come last.
+        All dequeues of one turn of the loop have the same order, so that they share a call. Raises `NoHealthyShards`.
         """
         if len(self._all) == 1 and self._all[0].healthy:
             return self._all
@@ -219,7 +220,7 @@ class Shards:
     def note_claim(
         self, queue: str, shard: ShardLanes, jobs: Sequence[HandedOutJob], began_s: float, *, waiting: bool
     ) -> None:
-        """Takes what a claim that began at `began_s` (monotonic) found there: these jobs, and whether others wait."""
+        """Notes the result of a claim that began at `began_s` (monotonic) on this shard: these jobs, and whether others wait."""
         if shard not in self.partitions.of(queue):
             if jobs or waiting:
                 self.strays.heard(queue, [shard.name])
@@ -232,15 +233,15 @@ class Shards:
         return [shard for shard in self._all if not shard.closed_to_enqueues_for(seconds)]
 
     def shares_of(self, queue: str) -> int:
-        """Returns the number of shards among which the bound of the queue's backlog is divided."""
+        """Returns the number of shards by which the bound of the queue's backlog is divided."""
         return max(1, len(self.partitions.of(queue)))
 
     def in_reach(self) -> list[ShardLanes]:
-        """The shards that can be asked now."""
+        """The reachable shards."""
         return [shard for shard in self._all if shard.healthy]
 
     def _enqueueable(self, queue: str, tried: Collection[str]) -> Sequence[ShardLanes]:
-        """Returns the reachable shards that take enqueues, in the order of the queue."""
+        """Returns the reachable shards that accept enqueues, in the order of the queue."""
         order = self.partitions.order(queue)
         found = [shard for shard in order if shard.healthy and shard.name not in tried]
         if found:
@@ -274,7 +275,7 @@ class Shards:
             self._takers_changed()
 
     def change_enqueues(self, shard: ShardLanes, *, takes: bool) -> None:
-        """Sets whether it takes enqueues from now on, or only drains."""
+        """Sets whether it accepts enqueues from now on, or only drains."""
         if takes != shard.takes_enqueues:
             if takes:
                 shard.open_to_enqueues()
@@ -284,7 +285,7 @@ class Shards:
             self._takers_changed()
 
     def _takers_changed(self) -> None:
-        """Notes that other shards take enqueues than before."""
+        """Notes that other shards accept enqueues than before."""
         self.unique.map_changed()
         self.strays.partitions_changed()
 
@@ -300,11 +301,12 @@ class Shards:
             task.exception()
 
     async def end_claims(self) -> None:
-        """Refuses claims from now on, and waits for those under way: what they find for callers that have gone can still be released."""
+        """Refuses claims from now on, and waits for those under way: jobs that they find for callers that have gone can still be
+        released."""
         await asyncio.gather(*(shard.end_claims() for shard in self._all))
 
     async def close(self) -> None:
-        """Closes every shard, the failures of one not keeping the others."""
+        """Closes every shard, even if closing another one fails."""
         results = await asyncio.gather(*(shard.close() for shard in self._all), *self._closing, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

@@ -1,9 +1,9 @@
-"""Which shards hold jobs of a queue without being its partitions: from before a change of the map or of the settings, or stored there
+"""Which shards have jobs of a queue without being its partitions: from before a change of the map or of the settings, or stored there
 while a partition was unreachable.
 
-A server knows it from the counts that it takes of each shard every few seconds, and sooner from what it stores there itself and what other
-servers tell. A shard whose last count is too old may hold jobs of every queue. So a stray is found even if each message is lost, within
-`COUNTED_S_MAX`.
+A server knows it from the counts that it takes of each shard every few seconds, and sooner from its own stores there and from other
+servers' reports. A shard whose last count is too old may have jobs of every queue. So a stray is found within `COUNTED_S_MAX` even if
+every message is lost.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _QUEUES_MAX = 20_000
 
 
 class Strays:
-    """What this server knows of all queues, partitions included: whether a shard is one is asked of `QueuePartitions`."""
+    """Knows the strays of all queues, partitions included: `QueuePartitions` tells whether a shard is a partition."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self.found: Callable[[str, Set[str]], None] = lambda _shard, _queues: None
-        """Told of a shard, and of queues that had no unfinished jobs there when it was counted before."""
+        """Called with a shard, and with queues that had no unfinished jobs there at the previous count."""
         self._counted: dict[str, tuple[float, Set[str]]] = {}  # by shard: when, and the queues that had unfinished jobs
-        self._heard: dict[str, dict[str, float]] = {}  # by queue and shard: when jobs were heard of
-        self._changed_s = -math.inf  # when shards became partitions, or ceased to be some
+        self._heard: dict[str, dict[str, float]] = {}  # by queue and shard: when jobs were reported
+        self._changed_s = -math.inf  # when shards became partitions, or ceased to be partitions
 
     def may_be_on(self, shard: str, queue: str) -> bool:
         """Returns whether the shard may hold unfinished jobs of the queue."""
@@ -42,8 +42,8 @@ class Strays:
         self._heard.setdefault(queue, {}).update(dict.fromkeys(shards, now_s))
 
     def found_none(self, queue: str, shard: str, began_s: float) -> None:
-        """A claim or a count that began at `began_s` (monotonic) found that no job of the queue waits there. Jobs that were heard of since
-        may have come after it had looked."""
+        """Notes that a claim or a count that began at `began_s` (monotonic) found no waiting job of the queue there. Jobs that were
+        reported since may have arrived after it."""
         heard = self._heard.get(queue)
         if heard is not None and heard.get(shard, began_s) < began_s:
             del heard[shard]
@@ -67,5 +67,5 @@ class Strays:
         self._changed_s = self._monotonic()
 
     def keep(self, shards: Collection[str]) -> None:
-        """Forgets all other shards. What is known of those with a new address, or that were away, must be forgotten, too."""
+        """Forgets all other shards. Everything about shards with a new address, or that were away, must be forgotten, too."""
         self._counted = {shard: counted for shard, counted in self._counted.items() if shard in shards}

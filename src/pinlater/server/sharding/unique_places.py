@@ -1,15 +1,15 @@
 """Where a unique key may be besides its home, the first partition of its queue.
 
-The home of a queue follows from the shards that take enqueues, so a change of the map moves the homes of some queues, while the rows that
-were made before stay where they are. Until those have gone, an enqueue with a unique key first asks each other shard that holds unique keys
-of its queue. Since when the map is as it is, is kept on the shards themselves: a server that starts must not forget it. A minute later no
-server goes by an older map: the queues with old keys on a shard are listed then, and only for these is the shard asked.
+The home of a queue follows from the shards that accept enqueues, so a change of the map moves the homes of some queues, while the rows
+that were made before stay where they are. Until those have gone, an enqueue with a unique key first asks each other shard that has unique
+keys of its queue. The time of the last change of the map is stored on the shards themselves: a server that starts must not forget it. A
+minute later no server uses an older map: then the queues with old keys on a shard are listed, and the shard is asked only for these.
 
-Servers of the version before place each key by itself (`by_queue`). While one of them is in the cluster, all others do the same, and ask
+Servers of the previous version place each key by itself (`by_queue`). While one of them is in the cluster, all others do the same, and ask
 the first partition, too.
 
-Weakness: while servers still go by different maps (they look at the shard file every ten seconds) two of them may take one key on two
-shards. The same is true for the moment in which they learn of the first server of the version before.
+Weakness: while servers still use different maps (they read the shard file every ten seconds), two of them may take the same key on two
+shards. The same is possible until all have learned of the first server of the previous version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pinlater.server.storage.values import UniqueHeld
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-# So long after a change of the map other servers may still go by the old one, and clocks differ.
+# How long after a change of the map other servers may still use the old one, including the difference of clocks.
 _MARGIN_MS = 60_000
 _LEARN_AGAIN_MS = 60_000
 _QUEUES_A_TURN = 500
@@ -38,8 +38,8 @@ _QUEUES_A_TURN = 500
 class Held(NamedTuple):
     """The latest answer of a shard.
 
-    `queues`: those with unique keys there that may have another home. `until_ms`: keys of jobs that were made until then. `again_ms`:
-    when to ask next.
+    `queues`: those with unique keys there that may have another home. `until_ms`: it covers keys of jobs that were made until then.
+    `again_ms`: when to ask next.
     """
 
     queues: Set[str]
@@ -48,7 +48,7 @@ class Held(NamedTuple):
 
 
 class Epoch:
-    """The unique enqueues that used one map."""
+    """The unique enqueues that use one map."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -57,7 +57,7 @@ class Epoch:
 
 
 class UniquePlaces:
-    """What is known of old unique keys. Before enough is known every other shard may hold some.
+    """What is known about old unique keys. Until enough is known, every other shard may have some.
 
     `refused_because_of`: the unreachable shards for which all unique keys are refused; empty while keys are accepted.
     """
@@ -67,7 +67,7 @@ class UniquePlaces:
         self._clock = clock
         self._first_of = first_of
         self._since_ms: dict[str, int] = {}
-        self._changed_ms = 0  # when this server changed its map last, after it had begun with one
+        self._changed_ms = 0  # when this server last changed its map, after it had begun with one
         self._has_begun = False
         self._held: dict[str, Held] = {}
         self._epoch = Epoch()
@@ -91,7 +91,7 @@ class UniquePlaces:
         return not self.by_queue and shard == self._first_of(queue)
 
     def _knows(self, shard: str) -> bool:
-        """Returns whether the shard's keys are known: not if it was asked too early, since servers that went by an older map might have put
+        """Returns whether the shard's keys are known: not if it was asked too early, since servers with an older map might have stored
         keys there since.
         """
         held = self._held.get(shard)
@@ -99,8 +99,8 @@ class UniquePlaces:
 
     @property
     def _until_ms(self) -> int:
-        """The time from which no server uses an older map, judged by the shards, which know since when the map is as it is. They may not
-        know a map that this server used for a moment.
+        """The time from which no server uses an older map, according to the shards, which know since when the map has been the same. They
+        may not know a map that this server used only briefly.
         """
         return max([self._changed_ms, *self._since_ms.values()]) + _MARGIN_MS
 
@@ -118,21 +118,21 @@ class UniquePlaces:
         self._epoch = Epoch()
 
     def go_by(self, *, queue: bool) -> None:
-        """Whether the home of a key follows from its queue or, as servers of the version before have it, from the key alone."""
+        """Whether the home of a key follows from its queue or, as in servers of the previous version, from the key alone."""
         if queue != self.by_queue:
             self.by_queue = queue
             self.map_changed()
 
     async def learn(self, shards: Sequence[ShardLanes]) -> None:
-        """Asks the reachable shards what they hold. Those that fail stay unknown. Call it every few seconds; it asks when it is time. A
-        single shard is told the map, too, in case others come.
+        """Asks the reachable shards which keys they have. Those that fail stay unknown. Call it every few seconds; it asks when it is
+        time. A single shard gets the map, too, in case others come.
         """
         if not self.settled:
             await self._learn(shards)
         self._log_refusals(shards)
 
     def _log_refusals(self, shards: Sequence[ShardLanes]) -> None:
-        """Warns once that all unique keys are refused, since a shard is unreachable whose keys are unknown, and says when that ends."""
+        """Warns once that all unique keys are refused because a shard is unreachable whose keys are unknown, and says when that ends."""
         unknown = [shard.name for shard in shards if not shard.healthy and not self._knows(shard.name)]
         because_of = frozenset(unknown) if len(shards) > 1 and not self.settled else frozenset()
         if because_of and not self.refused_because_of:
@@ -175,8 +175,8 @@ class UniquePlaces:
         )
 
     async def _elsewhere(self, shard: str, rows: Sequence[UniqueHeld], until_ms: int) -> Set[str]:
-        """Finds the queues whose keys are partly on this shard although their home is elsewhere. Works in pieces, so that others get
-        their turn.
+        """Finds the queues whose keys are partly on this shard although their home is elsewhere. Works in pieces, so that other tasks
+        run.
         """
         found: set[str] = set()
         for start in range(0, len(rows), _QUEUES_A_TURN):
@@ -201,7 +201,7 @@ class UniquePlaces:
     # --- enqueues under way -----------------------------------------------------------------------------------------------
 
     async def begin(self) -> Epoch:
-        """Begins a unique enqueue, before it chooses its shards: those by a former map are finished then. Call `end` after it."""
+        """Begins a unique enqueue, before it chooses its shards: enqueues with a former map are finished then. Call `end` after it."""
         while self._former:
             former = self._former[0]
             await former.over.wait()
@@ -220,7 +220,7 @@ class UniquePlaces:
 
 
 async def _of_each(shards: Sequence[ShardLanes], ask: Callable[[ShardLanes], Coroutine[Any, Any, T]]) -> dict[str, T]:
-    """Returns what each shard answers, by name; without those that can't."""
+    """Returns the answer of each shard, by name, except for shards that can't answer."""
     answers = await asyncio.gather(*map(ask, shards), return_exceptions=True)
     found: dict[str, T] = {}
     for shard, answer in zip(shards, answers, strict=True):

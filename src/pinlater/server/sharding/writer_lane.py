@@ -1,5 +1,5 @@
-"""A lane whose queue is the writer's of its store, which works in this process: when its next transaction begins, the writer takes what
-waits in the lane as one command, and gives the answers to the callers itself. No task runs in between.
+"""A lane whose queue is that of its store's writer, which works in this process: when its next transaction begins, the writer takes the
+waiting items of the lane as one command, and passes the answers to the callers itself. No task runs in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class WriterLane(LaneQueue[Item, Result]):
-    """`join` makes the command of items that wait together. `shard` carries it out. Further options as `LaneQueue`."""
+    """`join` makes the command of items that wait together. `shard`: executes it. For further options see `LaneQueue`."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class WriterLane(LaneQueue[Item, Result]):
         self._join = join
         self._shard = shard
         self._queued = False  # the writer has this lane
-        self._alone: deque[LaneEntry[Item, Result]] = deque()  # of a call that failed by a bug
+        self._alone: deque[LaneEntry[Item, Result]] = deque()  # items of a call that failed because of a bug
         self._joined: JoinedItems[Result] | None = None
         self._idle: asyncio.Future[None] | None = None
 
@@ -64,7 +64,7 @@ class WriterLane(LaneQueue[Item, Result]):
 
     # --- what the writer calls ----------------------------------------------------------------------------------------------
     def begin(self) -> BegunBatch | None:
-        """Takes what waits. Returns None if there is nothing to do: the writer forgets this lane."""
+        """Takes what waits. Returns None if there is nothing to do: then the writer forgets this lane."""
         while batch := [self._alone.popleft()] if self._alone else self._next_batch():
             try:
                 joined = self._joined = self._join(self._begin(batch))
@@ -80,7 +80,7 @@ class WriterLane(LaneQueue[Item, Result]):
         return None
 
     def done(self, answer: Any) -> bool:
-        """Gives the answer of the command out. Returns whether other items wait."""
+        """Distributes the answer of the command. Returns whether other items wait."""
         batch, joined = self._under_way or [], self._joined
         self._ended(batch, None)
         self.outcome_unknown = False

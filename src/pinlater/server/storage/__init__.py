@@ -1,1 +1,1 @@
-"""Stores. `interface` says what one shard must do; each folder implements it for one kind of database."""
+"""Stores. `interface` defines what a shard must do; each folder implements it for one kind of database."""

@@ -68,10 +68,10 @@ class Changes:
         self._queues: dict[int, str] = {}
         self.totals: dict[tuple[int, int], CallTotals] = {}
         self.failures: dict[tuple[int, FailureKind], CountedFailure] = {}  # by queue
-        self.spent: dict[int, Event] = {}  # what ended the last attempt of a job that failed or timed out, by id
+        self.spent: dict[int, Event] = {}  # the end of the last attempt of a job that failed or timed out, by id
 
     def add(self, job: JobRecord, queue: str = "") -> None:
-        """A job as the store has it, and the name of its queue where keys are to be found (`find`)."""
+        """A job as the store has it, and the name of its queue if keys are to be looked up (`find`)."""
         self._loaded[job.id] = job
         self._queues[job.queue_id] = queue
 
@@ -80,7 +80,7 @@ class Changes:
         return [self._now.get(job_id, job) for job_id, job in self._loaded.items()]
 
     def find(self, key: JobKey) -> JobRecord | None:
-        """The job as it is now, or None for one that is not there, or in another queue or priority."""
+        """The job as it is now, or None if it does not exist, or is in another queue or priority."""
         job = self.now_of(key.id)
         if job is None or job.priority != key.priority or self._queues[job.queue_id] != key.queue:
             return None
@@ -99,7 +99,7 @@ class Changes:
         if change is None:
             return None
         self._now[job.id] = change.after
-        if change.transition.spends or change.after.finished:  # nothing else is in the totals
+        if change.transition.spends or change.after.finished:  # the totals contain nothing else
             line = (job.queue_id, job.priority)
             totals = self.totals.get(line)
             if totals is None:
@@ -120,7 +120,7 @@ class Changes:
         return after
 
     def place(self, job: JobRecord) -> None:
-        """A job with another run-after, which its ordering key gives it: no event of its life."""
+        """A job whose ordering key gives it another run-after: not an event of its life."""
         self._now[job.id] = job
 
     def _count_failure(self, job: JobRecord, happening: Happening) -> None:
@@ -141,7 +141,7 @@ class Changes:
         counted.failures += 1
 
     def finally_failed(self, job: JobRecord) -> bool:
-        """Returns whether the job failed in this call as its last attempt failed or timed out."""
+        """Returns whether the job failed in this call because its last attempt failed or timed out."""
         return job.state is FAILED and self.spent.get(job.id) in _LAST
 
     def will_retry(self, job: JobRecord) -> bool:

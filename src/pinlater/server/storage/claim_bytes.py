@@ -9,9 +9,9 @@ from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.values import ClaimOrder
 
 JOB_BYTES = 640
-"""The most that an answer has of a job beside its body and headers: three times its descriptor, its claim token, and numbers."""
+"""The most bytes of an answer that a job takes beside its body and headers: three times its descriptor, its claim token, and numbers."""
 _BYTES_TOGETHER_MAX = attrgetter("bytes_together_max")
-_LENGTHS_BYTES = 8  # of a header: those of its name and of its value
+_LENGTHS_BYTES = 8  # bytes of a header: the lengths of its name and its value
 
 
 def header_bytes(headers: Mapping[str, str] | None) -> int:
@@ -27,8 +27,8 @@ def content_bytes(jobs: Iterable[HandedOutJob]) -> int:
 
 
 class BytesTogether:
-    """How many bytes the orders of one claim may still hand out together: it hands out jobs while `left` is above 0, so that the first
-    job always fits, and the last may exceed the bound."""
+    """How many bytes the orders of one claim may still hand out together: it hands out jobs while `left` is above 0, so the first job
+    always fits, and the last may exceed the bound."""
 
     __slots__ = ("left",)
 

@@ -1,16 +1,16 @@
-"""What a shard is asked to do: a class for each command, whose fields are the arguments of the function that carries it out.
+"""The requests to a shard: a class for each command, whose fields are the arguments of the function that executes it.
 
-One command is one transaction: all of it is stored when it is answered, or none of it when it raises. `now_ms` is an argument, as a store
-never asks for the time. A store is done when `tests/contract` passes for it.
+One command is one transaction: all of it is stored when it is answered, or none of it when it raises. `now_ms` is an argument, since a
+store never reads the time. A store is complete when `tests/contract` passes for it.
 
-What a store may rely on: values were checked by the service (names, priorities, sizes, ranges), ids are new and ascending.
-What it must decide itself, inside its transaction: whether a queue exists, which worker holds a claim, whether a key is taken, whether
-a queue is full. Results come back in the order of the arguments. An item that can't be done is answered with a `PinLaterError`
-*value* in its place and harms no other; a command raises only `Unavailable`s (the shard is unreachable, full, broken) and bugs.
-If a store can't know whether a command that raises was stored (the connection went between COMMIT and its answer) it raises
-`OutcomeUnknown`; of every other error callers believe that nothing was, and may put the jobs elsewhere.
+A store may rely on the following: the service has checked values (names, priorities, sizes, ranges), ids are new and ascending.
+It must decide itself, inside its transaction: whether a queue exists, which worker holds a claim, whether a key is taken, whether a queue
+is full. Results are in the order of the arguments. An item that can't be done is answered with a `PinLaterError` *value* in its place and
+harms no other; a command raises only `Unavailable`s (the shard is unreachable, full, broken) and bugs. If a store can't know whether a
+command that raises was stored (the connection was lost between COMMIT and its answer), it raises `OutcomeUnknown`; for every other error
+callers assume that nothing was stored, and may store the jobs elsewhere.
 
-Regular expressions, merging over shards, rate limits, waiting and waking are not the store's business.
+A store does not deal with regular expressions, merging over shards, rate limits, waiting and waking.
 """
 
 from __future__ import annotations
@@ -72,14 +72,13 @@ class CommandLimit(Enum):
     LOOK = auto()
     """`call_timeout_ms`; a read, so nothing was changed."""
     CHANGE = auto()
-    """`call_timeout_ms`; a change, which may have been carried out."""
+    """`call_timeout_ms`; a change, which may have been executed."""
     WORK = auto()
-    """`work_timeout_ms`; what takes long, and may have been carried out."""
+    """`work_timeout_ms`; a long command, which may have been executed."""
 
 
 class Command(Struct, Generic[Answer]):
-    """What a shard is asked to do. `Answer`: what it answers. `time_limit`: how long it may take where
-    a database is asked."""
+    """A request to a shard. `Answer`: the type of its answer. `time_limit`: how long it may take on a database server."""
 
     time_limit: ClassVar[CommandLimit]
 
@@ -96,7 +95,7 @@ class ReadCommand(Command[Answer], Generic[Answer]):
     time_limit = CommandLimit.LOOK
 
 
-# --- the way of a job ---------------------------------------------------------------------------------------------------------
+# --- the lifecycle of a job ---------------------------------------------------------------------------------------------------
 class InsertJobs(WriteCommand[Sequence[Inserted | PinLaterError]]):
     """Stores jobs. Errors as values: QueueNotFound, QueueFull, RequestKeyConflict."""
 
@@ -112,17 +111,17 @@ class ClaimJobs(WriteCommand[Sequence[Claimed | PinLaterError]]):
 
 
 class FinishJobs(WriteCommand[Sequence[Acked]]):
-    """Ends attempts. Only a job IN_PROGRESS changes. Two acks of one job in a call: the first counts."""
+    """Ends attempts. Only a job IN_PROGRESS changes. Of two acks of one job in a call, the first counts."""
 
     acks: Sequence[JobAck]
     now_ms: int
 
 
-# --- jobs in hand -------------------------------------------------------------------------------------------------------------
+# --- claimed jobs -------------------------------------------------------------------------------------------------------------
 class CheckpointJobs(WriteCommand[Sequence[Acked | PinLaterError]]):
     """Saves progress and renews claims (deadline = now + the job's claim timeout).
 
-    A body that is too long for a statement of the database is an error as a value.
+    If a body is too long for a statement of the database, the error is a value.
     """
 
     checkpoints: Sequence[JobCheckpoint]
@@ -144,8 +143,8 @@ class ReleaseJobs(WriteCommand[Sequence[Acked]]):
 
 
 class CancelJobs(WriteCommand[Sequence[Acked]]):
-    """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Finished ones, and those in another state
-    than `only_state`: ALREADY_FINAL.
+    """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Outcome for finished jobs, and for those in
+    another state than `only_state`: ALREADY_FINAL.
     """
 
     keys: Sequence[JobKey]
@@ -154,10 +153,10 @@ class CancelJobs(WriteCommand[Sequence[Acked]]):
 
 
 class RunJobs(WriteCommand[Sequence[Acked]]):
-    """PENDING or FAILED → PENDING, as ordered; a FAILED one as `RequeueFailedJobs` does it.
+    """PENDING or FAILED → PENDING, as ordered; a FAILED job in the same way as `RequeueFailedJobs` does it.
 
-    STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded, and for a FAILED one that is past its
-    expiry or whose UNFINISHED key is taken.
+    STALE_CLAIM with the holder for a claimed job; ALREADY_FINAL for one that succeeded, and for a FAILED one that is past its expiry or
+    whose UNFINISHED key is taken.
     """
 
     orders: Sequence[RunOrder]
@@ -165,11 +164,11 @@ class RunJobs(WriteCommand[Sequence[Acked]]):
 
 
 class MoveJobs(WriteCommand[Sequence[Acked]]):
-    """Gives waiting and FAILED jobs another priority, and with it another key. All else of them stays, except for the time when a waiting
-    one was updated.
+    """Gives waiting and FAILED jobs another priority, which changes their key. The rest of the job stays, except for the update time of a
+    waiting job.
 
-    APPLIED also for a job that has that priority already, in any state: `keys` may be those before a move whose answer was lost.
-    STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded.
+    APPLIED also for a job that already has that priority, in any state: `keys` may be those before a move whose answer was lost.
+    STALE_CLAIM with the holder for a claimed job; ALREADY_FINAL for one that succeeded.
     """
 
     keys: Sequence[JobKey]
@@ -181,7 +180,7 @@ class MoveJobs(WriteCommand[Sequence[Acked]]):
 class RequeueFailedJobs(WriteCommand[Requeued | PinLaterError]):
     """FAILED → PENDING, without the old claim. Skips a job whose UNFINISHED key is taken, and otherwise takes the key again.
 
-    It stops at the limit, or after a thousand jobs passed over; a call with `after` continues there.
+    It stops at the limit, or after it has passed over a thousand jobs; a call with `after` continues there.
     """
 
     time_limit = CommandLimit.WORK
@@ -190,7 +189,7 @@ class RequeueFailedJobs(WriteCommand[Requeued | PinLaterError]):
 
 
 class UnblockKey(WriteCommand[int | PinLaterError]):
-    """Lets failed jobs no longer stop their ordering key, so that its next jobs run. Returns how many stopped it."""
+    """Makes failed jobs no longer stop their ordering key, so that its next jobs run. Returns how many stopped it."""
 
     queue: str
     ordering_key: str
@@ -198,8 +197,8 @@ class UnblockKey(WriteCommand[int | PinLaterError]):
 
 
 class LiftBarrier(WriteCommand[str | None | PinLaterError]):
-    """Lets the first jobs of the next ordering keys of a queue go, at most `limit` keys: those after `after`, '' for the first. Returns the
-    last of them, or None if there are no more. A key whose first job goes already stays as it is."""
+    """Releases the first jobs of the next ordering keys of a queue, at most `limit` keys: those after `after`, '' for the first. Returns
+    the last of them, or None if there are no more. A key whose first job is already released stays as it is."""
 
     queue: str
     after: str
@@ -223,11 +222,11 @@ class DeleteJobs(WriteCommand[int]):
 
 
 class DeleteWithCopies(WriteCommand[DeletedWithCopies]):
-    """Deletes the first of these jobs that are in that state, and keeps copies of them: of a thousand, or about a MiB of bodies, but of
-    one at least.
+    """Deletes the first of these jobs that are in that state, and keeps copies of them: at most a thousand jobs, or about a MiB of
+    bodies, but at least one job.
 
-    Deletes nothing once `RestoreJobs` was asked for that run: the caller stood still meanwhile. Copies are kept for `COPIES_KEPT_MS`
-    at least: `TrimSamples` forgets them, with the step `COPIES_STEP_S`.
+    Deletes nothing once `RestoreJobs` was called for that run: the caller stood still meanwhile. Copies are kept for at least
+    `COPIES_KEPT_MS`: `TrimSamples` deletes them, with the step `COPIES_STEP_S`.
     """
 
     time_limit = CommandLimit.WORK
@@ -238,9 +237,9 @@ class DeleteWithCopies(WriteCommand[DeletedWithCopies]):
 
 
 class RestoreJobs(WriteCommand[Restored]):
-    """Stores the jobs that one call deleted as they were, under their ids, and forgets their copies.
+    """Stores the jobs that one call deleted as they were, under their ids, and deletes their copies.
 
-    A job that a worker had waits, and is due when the claim would have ended.
+    A job that was claimed waits, and is due when the claim would have ended.
     """
 
     time_limit = CommandLimit.WORK
@@ -248,9 +247,9 @@ class RestoreJobs(WriteCommand[Restored]):
     now_ms: int
 
 
-# --- looks at jobs ------------------------------------------------------------------------------------------------------------
+# --- reads of jobs ------------------------------------------------------------------------------------------------------------
 class PeekJobs(ReadCommand[Sequence[HandedOutJob] | PinLaterError]):
-    """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
+    """The jobs that a claim of that size would return, without claiming them (claim_deadline_ms 0)."""
 
     queue: str
     limit: int
@@ -266,14 +265,14 @@ class LookupJobs(ReadCommand[Sequence[JobInfo | None]]):
 
 
 class ScanJobs(ReadCommand[Sequence[PageRow] | PinLaterError]):
-    """One page. Fewer rows than the limit does not mean the end if bodies were asked for; no rows does."""
+    """One page. If bodies were requested, fewer rows than the limit do not mean the end; no rows do."""
 
     time_limit = CommandLimit.WORK
     page: Page
 
 
 class CountAhead(ReadCommand[int | PinLaterError]):
-    """Counts the waiting jobs that a claim hands out before it comes to that place, at most `place.limit`.
+    """Counts the waiting jobs that a claim hands out before it reaches that position, at most `place.limit`.
 
     Reads at most `place.limit` entries of an index, whatever else waits. Errors as values: QueueNotFound.
     """
@@ -283,7 +282,7 @@ class CountAhead(ReadCommand[int | PinLaterError]):
 
 
 class FindAheadInKey(ReadCommand[AheadInKey | None]):
-    """Finds what comes before a job under its ordering key: None if nothing does, or the job is missing or has no key.
+    """Finds what precedes a job under its ordering key: None if nothing does, or the job is missing or has no key.
 
     Reads at most `limit` entries of an index, whatever else waits.
     """
@@ -293,15 +292,15 @@ class FindAheadInKey(ReadCommand[AheadInKey | None]):
 
 
 class CountOrdered(ReadCommand[int]):
-    """How many jobs with ordering keys of a queue have a place; those that have stopped their keys, too. Counts no further than `limit`; 0
-    if there is no such queue."""
+    """How many jobs with ordering keys of a queue have a place, including those that have stopped their keys. Counts no further than
+    `limit`; 0 if there is no such queue."""
 
     queue: str
     limit: int
 
 
 class CountJobs(ReadCommand[Sequence[QueueCounts]]):
-    """Counters by queue and priority, of all queues for None; queues without jobs yet may be left out. Never a scan of jobs."""
+    """Counters by queue and priority, for all queues if None; queues without jobs yet may be left out. Never a scan of jobs."""
 
     time_limit = CommandLimit.WORK
     queues: Sequence[str] | None = None
@@ -309,11 +308,11 @@ class CountJobs(ReadCommand[Sequence[QueueCounts]]):
 
 # --- queues -------------------------------------------------------------------------------------------------------------------
 class MergeQueues(WriteCommand[Sequence[Queue]]):
-    """Makes those that are missing as they are given, and gives those that are there what is newer (`Queue.newest`). All of them as
-    they are now, in this order.
+    """Makes missing queues as they are given, and updates existing ones with what is newer (`Queue.newest`). Returns all of them
+    as they are now, in this order.
 
-    One that was deleted here not before it was made is not made; its answer says so (`Queue.life.over`).
-    Its cost must not grow with the number of queues that there are.
+    A queue that was deleted here after it was made elsewhere is not made; its answer shows that (`Queue.life.over`).
+    Its cost must not grow with the number of existing queues.
     """
 
     time_limit = CommandLimit.WORK
@@ -322,13 +321,13 @@ class MergeQueues(WriteCommand[Sequence[Queue]]):
 
 
 class DeleteQueues(WriteCommand[int]):
-    """Removes them with all their jobs, at once for every caller (the space may be freed later), and remembers `deleted_ms`, also of
-    those that are missing. 0: nothing is remembered. What is remembered is later than all that a deleted queue carried, so that a
-    repeat after a lost answer need not know it.
+    """Removes them with all their jobs, at once for every caller (the space may be freed later), and remembers `deleted_ms`, also for
+    missing ones. 0: nothing is remembered. The remembered time is later than all times of a deleted queue, so that a repeat after a lost
+    answer need not know it.
 
-    Forgets some deletions that were `DELETION_KEPT_MS` before `now_ms`, the caller's time. `deleted_ms` may be far ahead of it.
+    Forgets some deletions from `DELETION_KEPT_MS` before `now_ms`, the caller's time. `deleted_ms` may be far ahead of it.
 
-    One that was made after `deleted_ms` stays. Answers the newest time that any of them carried (`Queue.newest_ms`), 0 for none.
+    A queue that was made after `deleted_ms` stays. Returns the newest time of any of them (`Queue.newest_ms`), 0 for none.
     """
 
     time_limit = CommandLimit.WORK
@@ -342,9 +341,9 @@ class ListQueues(ReadCommand[Sequence[Queue]]):
 
 
 class ConfigureQueue(WriteCommand[None]):
-    """Replaces the settings and/or the pause switch; None leaves as is. `by`: who pauses. Raises `QueueNotFound`.
+    """Replaces the settings and/or the pause switch; None leaves it unchanged. `by`: who pauses. Raises `QueueNotFound`.
 
-    Kept with `version`, and only if that is later than the version of what is replaced (`Queue.changed`).
+    Stored with `version`, and only if that is later than the version that it replaces (`Queue.changed`).
     """
 
     time_limit = CommandLimit.WORK
@@ -356,9 +355,9 @@ class ConfigureQueue(WriteCommand[None]):
 
 
 class MoveHome(WriteCommand[Home | PinLaterError]):
-    """Sets where the jobs with ordering keys of a queue are from now on, if the stored home is `known`. Returns the home that then holds.
-    No insert that used the former one is committed afterwards. The value `EnqueueRejected`: a server of the version before uses the shard.
-    Only reads if nothing is to change.
+    """Sets where the jobs with ordering keys of a queue are from now on, if the stored home is `known`. Returns the home that is stored
+    afterwards. No insert that used the former one is committed afterwards. The value `EnqueueRejected`: a server of the previous version
+    uses the shard. Only reads if nothing needs to change.
     """
 
     time_limit = CommandLimit.WORK
@@ -367,12 +366,12 @@ class MoveHome(WriteCommand[Home | PinLaterError]):
     home: Home
 
 
-# --- keys: asked only if there are several shards, so that a key counts on all of them ----------------------------------------
+# --- keys: sent only if there are several shards, so that a key counts on all of them -----------------------------------------
 class FindRequests(ReadCommand[Sequence[Inserted | PinLaterError | None]]):
-    """What an insert with that request key would be answered because it was answered so before (`repeated`).
+    """The answer to an insert with that request key, if it was answered before (`repeated`).
 
-    None: the key is not known here, or its two minutes are over, or there is no such queue; `RequestKeyConflict` as a value:
-    known with another fingerprint. Changes nothing.
+    None: the key is not known here, or its two minutes are over, or the queue does not exist; `RequestKeyConflict` as a value: known with
+    another fingerprint. Changes nothing.
     """
 
     requests: Sequence[RequestRef]
@@ -380,7 +379,7 @@ class FindRequests(ReadCommand[Sequence[Inserted | PinLaterError | None]]):
 
 
 class FindUnique(ReadCommand[Sequence[KeyHolder | None]]):
-    """The job that an insert with that unique key would find there already, or None for a free key."""
+    """The job that an insert with that unique key would find there, or None for a free key."""
 
     keys: Sequence[UniqueRef]
     now_ms: int
@@ -389,32 +388,32 @@ class FindUnique(ReadCommand[Sequence[KeyHolder | None]]):
 class ListUniqueQueues(ReadCommand[Sequence[UniqueHeld]]):
     """The queues that have unique keys here, by name; keys that time has freed may still count.
 
-    Asked at the start and, if rows from before the last change of the shard map are left, about once a minute: it may cost
-    a scan of the keys (or of an index), but must not block other calls.
+    Sent at the start and, while rows from before the last change of the shard map are left, about once a minute: it may cost a scan of
+    the keys (or of an index), but must not block other calls.
     """
 
     time_limit = CommandLimit.WORK
 
 
 class CountTimedKeys(ReadCommand[TimedKeys]):
-    """Asks for unique keys that would be lost with this shard although all its jobs have ended. Used before the shard is removed."""
+    """Asks for unique keys that would be lost with this shard although all its jobs have ended. Sent before the shard is removed."""
 
     time_limit = CommandLimit.WORK
     now_ms: int
 
 
 class NoteMap(WriteCommand[int]):
-    """Stores which shards take enqueues (a string of at most 64 KiB, compared by equality), and answers since when it is so:
-    `now_ms` if another text was kept before or none, else the time that was kept with it."""
+    """Stores which shards accept enqueues (a string of at most 64 KiB, compared by equality), and returns since when that has been so:
+    `now_ms` if another string or none was stored before, otherwise the time that was stored with it."""
 
     time_limit = CommandLimit.WORK
     shard_map: str
     now_ms: int
 
 
-# --- the trail: a log of entries on any shard, with which no queue and no job has to do ----------------------------------------
+# --- the trail: a log of entries on any shard, independent of queues and jobs --------------------------------------------------
 class AddToTrail(WriteCommand[None]):
-    """Stores those whose id is not there yet, and deletes the oldest of the shard so that at most `records_max` stay."""
+    """Stores the entries whose id is not there yet, and deletes the oldest of the shard so that at most `records_max` remain."""
 
     records: Sequence[TrailEntry]
     records_max: int
@@ -456,11 +455,11 @@ class PruneFailures(WriteCommand[int]):
     limit: int
 
 
-# --- sweeps: each is bounded by `limit` rows, and one that can know there is nothing to do costs no I/O. Several servers may sweep at
-# once, and one is enough. With a limit of 0 a sweep does only what no other server can do for this one.
+# --- sweeps: each is bounded by `limit` rows, and costs no I/O if the store can know that there is nothing to do. Several servers may
+# sweep at once, and one is enough. With a limit of 0 a sweep does only the work that no other server can do for this one.
 class AdvanceDue(WriteCommand[int]):
-    """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many (none if a store
-    counts by time, and has nothing to move)."""
+    """Moves jobs that became due from the counters' future part to the due part; returns how many (none if a store counts by time, and
+    has nothing to move)."""
 
     time_limit = CommandLimit.WORK
     now_ms: int
@@ -469,8 +468,8 @@ class AdvanceDue(WriteCommand[int]):
 
 class TimeOutClaims(WriteCommand[Sequence[Swept]]):
     """Claims past their deadline: PENDING with one attempt fewer, run-after kept; or FAILED when that was the last, or when it was the
-    last of `quarantine_after` in a row of a task's job (0: any number). Also gives back claims of this server whose outcome it did not
-    learn, whatever the limit."""
+    last of `quarantine_after` in a row of a task's job (0: any number). Also gives back claims of this server with an unknown outcome,
+    whatever the limit."""
 
     time_limit = CommandLimit.WORK
     now_ms: int
@@ -497,9 +496,9 @@ class CollectGarbage(WriteCommand[Sequence[Swept]]):
     limit: int
 
 
-# --- samples for charts: they are no jobs, so no command looks at jobs, waits for their locks, or counts as a change of the shard ---
+# --- samples for charts: they are not jobs, so no command reads jobs, waits for their locks, or counts as a change of the shard ---
 class SaveSamples(WriteCommand[None]):
-    """Stores each in the place of one with the same step, time, queue and origin, so that a repeat changes nothing."""
+    """Stores each sample, replacing the one with the same step, time, queue and origin, so that a repeat changes nothing."""
 
     samples: Sequence[StoredSample]
 
@@ -519,11 +518,11 @@ class TrimSamples(WriteCommand[int]):
     limit: int
 
 
-# --- the servers of a shard: which use it, and which of them owns each slice of its queues. Servers agree on owners by this and
-# nothing else. An answer may be old: ownership is for speed, and the transactions of the shard decide who has a job. Only `ChangeOwners`
-# compares and stores in one step.
+# --- the servers of a shard: which use it, and which of them owns each slice of its queues. Servers agree on owners only by these
+# commands. An answer may be old: ownership only affects speed, and the transactions of the shard decide who has a job. Only
+# `ChangeOwners` compares and stores in one step.
 class Announce(WriteCommand[str]):
-    """Stores the address at which this server listens for the others (`host:port`; '' once it stops and no longer owns anything).
+    """Stores the address on which this server listens for the others (`host:port`; '' once it stops and no longer owns anything).
     Returns the secret that the shard keeps for all servers; the first call creates it."""
 
     time_limit = CommandLimit.WORK
@@ -531,7 +530,7 @@ class Announce(WriteCommand[str]):
 
 
 class ListMembers(ReadCommand[Sequence[Member]]):
-    """The servers that use the shard now, this one among them, each once."""
+    """The servers that use the shard now, including this one, each once."""
 
 
 class ListOwners(ReadCommand[Owners]):
@@ -539,21 +538,19 @@ class ListOwners(ReadCommand[Owners]):
 
 
 class ChangeOwners(WriteCommand[bool]):
-    """Stores `owners` if `known` is what is stored. Returns whether it was."""
+    """Stores `owners` if the stored ones are `known`. Returns whether it stored them."""
 
     known: Owners
     owners: Owners
 
 
-# --- what only a store has that several servers use (`OfSeveralServers`) -----------------------------------------------------------
+# --- commands for stores that several servers use (`OfSeveralServers`) -----------------------------------------------------------
 class AskShardTime(ReadCommand[ShardTime]):
-    """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
+    """The time of the database, or of the servers that use it now if theirs differs, so that all servers use the same time."""
 
 
 class AskState(ReadCommand[Hashable | None]):
-    """Asks for a value that stays the same as long as no server changes anything, as of half a minute ago at most; None if it is not
-    known.
-    """
+    """Returns a value that stays the same as long as no server changes anything, at most half a minute old; None if it is not known."""
 
 
 class ListChangedQueues(ReadCommand[Sequence[str]]):
@@ -563,5 +560,5 @@ class ListChangedQueues(ReadCommand[Sequence[str]]):
 def create_queues(
     names: Sequence[str], now_ms: int, life: Life = LIFE_UNKNOWN, *, asks_order: bool = False
 ) -> MergeQueues:
-    """Returns the command that makes queues of that life on which nothing is set."""
+    """Returns the command that makes queues of that life without any settings."""
     return MergeQueues([Queue(name, life=life, asks_order=asks_order) for name in names], now_ms)

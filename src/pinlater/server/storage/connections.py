@@ -13,16 +13,16 @@ from pinlater.domain.errors import TooManyWaiting, Unavailable
 from pinlater.server.storage.database_settings import DatabaseSettings
 
 WRITERS = 4
-# Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
+# Pauses between attempts grow to at most 16 times the first: a database that restarts becomes reachable within seconds.
 _DOUBLINGS_MAX = 4
 
 
 class DatabaseConnectionLost(Exception):
-    """The connection is gone, or was given up because it took too long. What was sent may or may not be executed."""
+    """The connection is lost, or was given up because it took too long. What was sent may or may not be executed."""
 
 
 class PooledConnection(Protocol):
-    """What is asked of a connection, whatever it leads to."""
+    """The methods of a connection, whatever its database."""
 
     @property
     def open(self) -> bool: ...
@@ -59,7 +59,7 @@ class ReaderPool(ABC, Generic[C]):
     def __init__(
         self, connect: Callable[[], Awaitable[C]], where: object, settings: DatabaseSettings, limit_ms: int
     ) -> None:
-        """`where`: the shard, for errors. `limit_ms`: how long an answer may take."""
+        """`where`: the name of the shard, for errors. `limit_ms`: how long an answer may take."""
         self._connect = connect
         self._where = where
         self._free = asyncio.Semaphore(settings.reader_connections)
@@ -70,14 +70,14 @@ class ReaderPool(ABC, Generic[C]):
 
     @abstractmethod
     def _translated(self, error: Exception) -> Exception | None:
-        """Returns the error for callers, or None for one that is not the database's."""
+        """Returns the error for callers, or None for an error that is not the database's."""
 
     def _leads_elsewhere(self, error: Exception) -> bool:
         """Returns whether a new connection may lead to another server, which would not give this error."""
         return False
 
     async def read(self, look: Callable[[C], Awaitable[T]]) -> T:
-        """Returns what `look` finds. It runs again if an idle connection turns out to be dead, but not if its time is up."""
+        """Returns the result of `look`. It runs again if an idle connection turns out to be dead, but not after its time limit."""
         if self._waiting >= self._waiting_max:
             raise TooManyWaiting(f"{self._waiting} look-ups wait for {self._where} already", retry_after_ms=100)
         self._waiting += 1
@@ -130,7 +130,7 @@ class ReaderPool(ABC, Generic[C]):
 
 
 class OneConnection(Generic[C]):
-    """The connection of a writer, which makes one change after the other, and its pauses before another try."""
+    """The connection of a writer, which makes one change after the other, and its pauses before retries."""
 
     def __init__(self, connect: Callable[[], Awaitable[C]], settings: DatabaseSettings) -> None:
         self._connect = connect
@@ -150,12 +150,12 @@ class OneConnection(Generic[C]):
         await asyncio.sleep(self._pause_s * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random())
 
     def _settle_until(self) -> float:
-        """Returns until when the outcome of a change is asked for: a database that refuses connections may be restarting."""
+        """Returns until when the outcome of a change is queried: a database that refuses connections may be restarting."""
         return now() + self._settle_s
 
 
 def level(attempt: int) -> int:
-    """Returns the log level of a failed try: the first one is a warning, and those a few milliseconds later are not."""
+    """Returns the log level of a failed attempt: the first one is a warning, and those a few milliseconds later are not."""
     return logging.DEBUG if attempt else logging.WARNING
 
 

@@ -1,4 +1,4 @@
-"""Counts of what a sweep did, by queue and priority."""
+"""Counts of the changes of a sweep, by queue and priority."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pinlater.server.storage.values import Swept
 
 
 class SweepCounts:
-    """Gathers the rows that a sweep answers."""
+    """Collects the rows that a sweep returns."""
 
     def __init__(self) -> None:
         self._swept: dict[tuple[str, int], Swept] = {}

@@ -34,7 +34,7 @@ from pinlater.server.storage.options import has_expired
 from pinlater.server.storage.record import JobRecord, later
 from pinlater.server.storage.values import JobAck, JobCheckpoint, Requeue
 
-# A tenth of what the standard library takes.
+# This takes a tenth of the time of the standard library.
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -54,7 +54,7 @@ class Cancel(Struct, frozen=True):
 
 
 class TimeOut(Struct, frozen=True):
-    """The claim's deadline has passed. `quarantine_after`: a task's job is given up after this number in a row; never for 0."""
+    """The claim's deadline has passed. `quarantine_after`: a task's job is given up after this number in a row; 0: never."""
 
     quarantine_after: int = 0
 
@@ -114,7 +114,7 @@ def decide(job: JobRecord, happening: Happening, now_ms: int, rule: StatusRule =
 
 
 def event_of(job: JobRecord, happening: Happening, now_ms: int) -> Event:
-    """The table's name for it: a failure of the last attempt is another event than one that leaves attempts."""
+    """The table's name for the event: a failure of the last attempt is another event than one that leaves attempts."""
     event = _EVENTS.get(type(happening))
     if event is not None:
         return event
@@ -133,7 +133,7 @@ def event_of(job: JobRecord, happening: Happening, now_ms: int) -> Event:
 def is_quarantined(job: JobRecord, after: int, now_ms: int) -> bool:
     """Returns whether the claim that times out now is the last of `after` in a row within a day, so that the job may kill its workers.
 
-    Only a task's job: a client of the original expects that its job gets all its attempts.
+    Only for a task's job: a client of the original expects that its job gets all its attempts.
     """
     if not after or job.attempts_ended + 1 < after or TASK_HEADER not in (job.options.headers or ()):
         return False
@@ -146,7 +146,7 @@ def _timed_out_lately(attempt: Attempt, now_ms: int) -> bool:
     return attempt.outcome == TIMED_OUT and attempt.ended_at_ms > now_ms - QUARANTINE_MS
 
 
-# Those that are one event whatever the job.
+# Commands that are one event whatever the job.
 _EVENTS: dict[type, Event] = {
     Heartbeat: Event.HEARTBEAT,
     Release: Event.RELEASE,
@@ -161,7 +161,7 @@ _EVENTS: dict[type, Event] = {
 
 
 def _acked(job: JobRecord, ack: JobAck, context: Context) -> Fields:
-    """A success at the first attempt leaves no record of the attempt; a failure without an error keeps the error of the one before."""
+    """A success at the first attempt leaves no record of the attempt; a failure without an error keeps the previous error."""
     fields: Fields = {}
     if not ack.succeeded:
         fields = _attempt(job, "failed", context.now_ms, ack.error_type, ack.error_text)
@@ -206,7 +206,7 @@ def _extended(job: JobRecord, _: Heartbeat, context: Context) -> Fields:
 
 
 def renewed_deadline_ms(deadline_ms: int, timeout_ms: int, now_ms: int) -> int:
-    """A whole claim timeout from now. A delayed heartbeat never takes back what a later one gave."""
+    """A whole claim timeout from now. A delayed heartbeat never shortens the deadline that a later one set."""
     return max(deadline_ms, later(now_ms, timeout_ms))
 
 
@@ -233,7 +233,8 @@ def _retried(job: JobRecord, retry: RetryFailed | Run, _: Context) -> Fields:
 
 
 def stays_failed(order: Requeue, job: JobRecord, now_ms: int) -> bool:
-    """Returns whether a retry of failed jobs leaves this one as it is: past its expiry it would only fail again, or it was cancelled."""
+    """Returns whether a retry of failed jobs leaves this one as it is: it is past its expiry and would only fail again, or it was
+    cancelled."""
     if has_expired(job.options, now_ms):
         return True
     return order.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, _last_attempt(job))
@@ -278,7 +279,7 @@ _WAITING: Fields = {
 
 
 def _wait(fields: Fields, job: JobRecord, now_ms: int) -> None:
-    """The job waits again: without a claim, and all that it keeps has to be stored."""
+    """The job waits again: without a claim, and all its fields have to be stored."""
     fields["updated_at_ms"] = now_ms
     fields["counted_future"] = fields.get("run_after_ms", job.run_after_ms) > now_ms
     fields.update(_WAITING)
@@ -302,7 +303,7 @@ def _set_status(fields: Fields, job: JobRecord, status: str) -> None:
 
 
 def _attempt(job: JobRecord, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> Fields:
-    """Returns the records of the attempts with this one at the end."""
+    """Returns the records of the attempts, with this one appended."""
     attempt = Attempt(
         number=job.attempts_ended + 1,
         claimed_by=job.holder or "",

@@ -12,10 +12,10 @@ from pinlater.wire.generated.structs import ShardSize
 
 
 class Store(Protocol):
-    """A shard as all code asks it but what opens and closes it. Every method may be called concurrently."""
+    """A shard as all code uses it, except for the code that opens and closes it. Every method may be called concurrently."""
 
     def submit(self, command: Command[Answer]) -> Coroutine[Any, Any, Answer]:
-        """Carries out a command as one transaction."""
+        """Executes a command as one transaction."""
 
     async def ping(self, now_ms: int | None = None) -> None:
         """Returns if the shard could serve a write now; raises `Unavailable` if not.
@@ -24,7 +24,7 @@ class Store(Protocol):
         """
 
     async def size(self) -> ShardSize:
-        """Returns how much space the store takes, with no `at_ms`. At most two statements; none reads a table of jobs."""
+        """Returns how much space the store takes, with no `at_ms`. Takes at most two statements; none reads a table of jobs."""
 
 
 class Shard(Store, Protocol):
@@ -34,17 +34,18 @@ class Shard(Store, Protocol):
     capabilities: Capabilities
 
     async def open(self, now_ms: int) -> None:
-        """Connects, migrates if needed, takes what must be exclusive. Raises `Unavailable` with a clear text.
+        """Connects, migrates if needed, takes exclusive locks. Raises `Unavailable` with a clear text.
 
-        `now_ms`: the time of this machine, by which nothing may be deleted: a server that starts has not agreed with the others upon one.
+        `now_ms`: the time of this machine, by which nothing may be deleted: a server that starts has not yet agreed on a time with the
+        others.
         """
 
     async def close(self) -> None:
-        """Finishes what is under way, then lets go. May be called twice."""
+        """Finishes the calls under way, then releases its resources. May be called twice."""
 
     def on_came_first(self, tell: Callable[[str, int], None]) -> None:
-        """Makes the shard call `tell(queue, due_ms)` for each job that this server has made ready, as those before it under its
-        ordering key have ended. A store that works in order calls before it commits, the others after that."""
+        """Makes the shard call `tell(queue, due_ms)` for each job that this server has made ready because those before it under its
+        ordering key have ended. A store that works in order calls it before it commits, the others after that."""
         ...
 
     @property
@@ -60,11 +61,11 @@ class Shard(Store, Protocol):
         """The highest job id that was in the shard when it was opened, or 0 for none."""
 
     def figures(self) -> Mapping[str, float]:
-        """Returns what the store counts of itself for operators, by the names in `FIGURES`; totals since the start. No I/O."""
+        """Returns the store's own figures for operators, by the names in `FIGURES`; totals since the start. No I/O."""
 
 
 class OfSeveralServers(Protocol):
-    """What only a shard has that several servers use at the same time (`Capabilities.shared`).
+    """The methods of a shard that several servers use at the same time (`Capabilities.shared`).
 
     Slots: each server leases a slot, and renews the lease with heartbeats (`Shard.ping`). If the lease lapses, another server may take
     the slot. The slot is part of every job id and of the writers' numbers, so no two servers write the same id or number. Leases are
@@ -73,26 +74,26 @@ class OfSeveralServers(Protocol):
 
     Time: due times and the ends of claims use the servers' time, which they took from the store when they started. Heartbeats store how
     far a server's time is ahead of the store's, so that a server that starts after a jump of the store's clock uses the time of the
-    running servers. Weakness: in the first seconds after a jump no server has stored it yet. A shard whose clock has jumped by
-    more than a lease says so (`ShardTime.of_servers`): a server that starts meanwhile asks other shards, or takes the wrong time if there
-    are none.
+    running servers. Weakness: in the first seconds after a jump no server has stored it yet. A shard whose clock has jumped by more than
+    a lease reports that (`ShardTime.of_servers`): a server that starts meanwhile asks other shards, or takes the wrong time if there are
+    none.
     """
 
     def register_as(self, address: str) -> None:
-        """Makes the shard register this server with this address, at `open` and whenever it leases another slot. Makes no call: a
-        shard that is open is told by `Announce`."""
+        """Makes the shard register this server with this address, at `open` and whenever it leases another slot. Makes no call:
+        `Announce` tells a shard that is open."""
 
     def introduce(self, about: AboutServer) -> None:
-        """Sets what the shard tells other servers about this one. Call it before `open`."""
+        """Sets what the shard reports to other servers about this one. Call it before `open`."""
         ...
 
     @property
     def changes(self) -> int:
-        """Grows with each change that this server makes or tries to make, once it is over: for the other servers. No I/O."""
+        """Increases with each change that this server makes or attempts, once that is over: for the other servers. No I/O."""
 
     def follow(self, others: Callable[[], Hashable | None]) -> None:
         """Sets how to learn of changes by other servers. `others()` returns another value after each such change, or None while that is
-        not known. While it stays the same, the store need not ask the database about others' changes more often than twice a minute.
+        not known. While it stays the same, the store need not ask the database about others' changes more than twice a minute.
         """
 
 
@@ -102,7 +103,7 @@ class SharedShard(Shard, OfSeveralServers, Protocol):
 
 class BegunBatch(Protocol):
     """A batch that is about to be executed. `claim_follows`: a dequeue waits for its jobs and claims them within the next few turns of
-    the loop; a transaction that holds both is worth waiting for."""
+    the loop; it is worth waiting for a transaction that holds both."""
 
     @property
     def command(self) -> Command[Any]: ...
@@ -118,19 +119,19 @@ class WaitingBatch(Protocol):
         """Takes the calls that wait, and returns their command. Returns None if none waits: then it is not asked again."""
 
     def done(self, answer: Any) -> bool:
-        """Takes the result of the command. Returns whether other calls wait, which are then asked for."""
+        """Takes the result of the command. Returns whether other calls wait, which are then requested."""
 
     def failed(self, error: BaseException) -> bool:
-        """The command failed, as if it had raised. Returns whether other calls wait."""
+        """Called if the command failed, as if it had raised. Returns whether other calls wait."""
 
 
 class BatchQueue(Protocol):
     """Executes batches: a shard in this process."""
 
     def join(self, batch: WaitingBatch) -> None:
-        """Carries out what waits in a batch, command after command until none waits: in later turns of the loop, each in one transaction
-        with other calls."""
+        """Executes the waiting calls of a batch, command after command until none waits: in later turns of the loop, each in one
+        transaction with other calls."""
 
 
 class InOrderShard(Shard, BatchQueue, Protocol):
-    """A shard whose commands see the changes of every earlier command, also before they are committed (`Capabilities.in_order`)."""
+    """A shard whose commands see the changes of every earlier command, even before they are committed (`Capabilities.in_order`)."""

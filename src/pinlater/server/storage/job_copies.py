@@ -1,6 +1,6 @@
-"""Copies of deleted jobs, as all stores pack them: the jobs that one call deletes, together. Pure.
+"""Copies of deleted jobs, as all stores pack them: one for the jobs that one call deletes together. Pure.
 
-A copy has all of a job as it shall come back. One that a worker had comes back as a waiting job that is due when its claim would have
+A copy has everything that a restored job needs. A job that was claimed is restored as a waiting job that is due when its claim would have
 ended, so that no other worker gets it before; its attempts are as they were.
 """
 
@@ -23,23 +23,23 @@ from pinlater.server.storage.values import SAMPLE_BYTES_MAX, Restored
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 1024 * 1024
-"""Bodies that one call deletes together; a longer one goes alone."""
+"""Bytes of bodies that one call deletes together; a job with a longer body is deleted alone."""
 BATCH_JOBS_MAX = 1_000
 RESTORED_MARK = "undone"
-"""The name of what stores keep beside the copies of a run whose jobs were restored: an undo."""
-_PACKED_BYTES_MAX = 256 * 1024  # longer bodies are kept as they are: to pack one would hold up the event loop
-_JOB_BYTES = 200  # what a job takes beside its body, about
+"""The name of the marker that stores keep beside the copies of a run whose jobs were restored: an undo."""
+_PACKED_BYTES_MAX = 256 * 1024  # longer bodies are stored uncompressed: packing one would block the event loop
+_JOB_BYTES = 200  # approximate size of a job beside its body
 
 
 class JobCopy(NamedTuple):
-    """A deleted job with its body, as it comes back. `takes_key`: it had its unique key, and needs it."""
+    """A deleted job with its body, in the form in which it is restored. `takes_key`: it had its unique key, and needs it."""
 
     job: JobRecord
     takes_key: bool
 
     @property
     def key_to_take(self) -> UniqueKey | None:
-        """The unique key that it needs to come back."""
+        """The unique key that it needs to be restored."""
         return self.job.options.unique if self.takes_key else None
 
 
@@ -53,7 +53,7 @@ def copy_of(job: JobRecord, body: bytes) -> JobCopy:
 
 
 def takes_key(options: Options, state: JobState, attempts_ended: int) -> bool:
-    """Returns whether a job in that state has its unique key, and needs it to come back."""
+    """Returns whether a job in that state has its unique key, and needs it to be restored."""
     unique = options.unique
     if unique is None or unique.scope is UniqueScope.TIME:
         return False
@@ -107,7 +107,7 @@ def _copy(values: Sequence[Any], now_ms: int) -> JobCopy:
 
 
 def brought_back(place: str, copies: Sequence[JobCopy], kept: int, freed_bytes: int, now_ms: int) -> Restored:
-    """Returns what `RestoreJobs` answers once these jobs are back. `kept`: how many are not, as their keys are taken."""
+    """Returns the answer to `RestoreJobs` once these jobs are restored. `kept`: how many are not restored because their keys are taken."""
     due = [job.run_after_ms for job, _ in copies if job.state is PENDING]
     return Restored(
         place,
@@ -120,11 +120,11 @@ def brought_back(place: str, copies: Sequence[JobCopy], kept: int, freed_bytes: 
 
 
 def place_of(at_ms: int, copies: Sequence[JobCopy]) -> str:
-    """The name of what one call deleted. Names sort by time, and no two calls of a run have one: it deletes no job twice."""
+    """The name for the deletions of one call. Names sort by time, and no two calls of a run have the same: it deletes no job twice."""
     return f"{at_ms:015d}.{copies[0].job.id:019d}"
 
 
 def pieces_of(place: str, packed: bytes) -> list[tuple[str, bytes]]:
-    """Returns parts of a size that a row can hold, with their names, which sort in order."""
+    """Returns parts small enough for a row, with their names, which sort in order."""
     starts = range(0, len(packed), SAMPLE_BYTES_MAX)
     return [(f"{place}.{number:06d}", packed[start : start + SAMPLE_BYTES_MAX]) for number, start in enumerate(starts)]

@@ -10,7 +10,7 @@ from pinlater.wire.generated.structs import Attempt, JobInfo
 
 
 def job_info(job: JobRecord, descriptor: str) -> JobInfo:
-    """The job under the name that callers know."""
+    """The job with the descriptor that callers know."""
     options = job.options
     return JobInfo(
         descriptor=descriptor,
@@ -52,5 +52,5 @@ def _attempt(
     error_type: str = "",
     error_text: str = "",
 ) -> Attempt:
-    """An attempt as it is stored, in the order of `domain.job.Attempt`."""
+    """An attempt in its stored form, in the order of `domain.job.Attempt`."""
     return Attempt(number, claimed_by, claimed_at_ms, ended_at_ms, outcome, error_type or None, error_text or None)

@@ -1,6 +1,6 @@
-"""What the memberships of all shared stores have in common: slots, their leases, and the time that the servers of a shard agree on.
+"""The common part of the memberships of all shared stores: slots, their leases, and the time on which the servers of a shard agree.
 
-`interface.OfSeveralServers` says what a lease promises.
+`interface.OfSeveralServers` defines what a lease promises.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class LeasedSlot:
         self.address = ""
         self.slot = 0
         self.keeps_order = False
-        """Whether the shard is known to be one that no server of a version before ordering keys uses."""
+        """Whether it is known that no server of a version before ordering keys uses the shard."""
 
     @property
     def entry(self) -> str:
-        """Its name, its coordinator and role unless they are the usual ones, and what it speaks.
+        """Its name, its coordinator and role unless they are the defaults, and the versions that it speaks.
 
-        Servers of all versions read and write this text: no other place in a shard could hold it without a new schema. Those of the
-        version before look for the number behind the last mark.
+        Servers of all versions read and write this text: no other place in a shard could hold it without a new schema. Servers of the
+        previous version look for the number behind the last mark.
         """
         more = () if self.about == USUAL else self.about
         return _MARK.join([self.name, *more, str(PEER_VERSION)])
 
 
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
-    """Returns whether the lease still holds. A heartbeat from the future is from before the clock was set back."""
+    """Returns whether the lease still holds. A heartbeat with a time in the future is from before the clock was set back."""
     return abs(now_ms - seen_ms) < lease_ms
 
 
@@ -106,10 +106,10 @@ def shard_time(now_ms: int, ahead_ms: Iterable[int]) -> ShardTime:
 
 
 def time_to_tell(known_ms: int | None, asked_ms: int, answered_ms: int, store_ms: int) -> int | None:
-    """Returns how far a server's time is ahead of the store's, if the store is to be told.
+    """Returns how far a server's time is ahead of the store's, if the store needs to be told.
 
-    The server sent a heartbeat and got its answer at `asked_ms` and `answered_ms` of its own time; the store carried it out at `store_ms`,
-    and knew `known_ms` then: None if it was told nothing under this lease. None if the store knows, or the heartbeat took too long to
+    The server sent a heartbeat and got its answer at `asked_ms` and `answered_ms` of its own time; the store executed it at `store_ms`,
+    and knew `known_ms` then: None if it was told nothing under this lease. None if the store knows it, or the heartbeat took too long to
     compare clocks.
     """
     took_ms = answered_ms - asked_ms

@@ -1,4 +1,4 @@
-"""The results of a look at a shard that isn't served here, the same for every kind of store with several shards."""
+"""The results of reading a shard that isn't served here, the same for every kind of store with several shards."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from pinlater.server.storage.values import Member, Page, PageRow, TimedKeys
 from pinlater.wire.generated.structs import JobInfo, ShardSize
 
 Migrated: TypeAlias = tuple[int, int, Sequence[str]]
-"""The schema's version before and after a migration, and what was run."""
+"""The schema's version before and after a migration, and the migrations that were run."""
 ScanJobs: TypeAlias = Callable[[Page], Awaitable[Sequence[PageRow] | PinLaterError]]
-_QUEUES_MAX = 5  # of which live jobs are shown
+_QUEUES_MAX = 5  # kinds of live jobs that are shown
 
 
 class Look(NamedTuple):
-    """How a shard is now. `schema` 0: there is no database yet, or nothing of ours in it. `body_bytes_max`: what it holds, if it says.
-    `warnings`: which promise its database does not keep, as a server logs it at its start."""
+    """How a shard is now. `schema` 0: there is no database yet, or nothing of ours in it. `body_bytes_max`: the longest body that it
+    accepts, if it reports one.
+    `warnings`: the promises that its database does not keep, as a server logs them at its start."""
 
     schema: int
     members: Sequence[Member] = ()
@@ -49,11 +50,11 @@ class LiveJobs(NamedTuple):
 
 
 class Offline(Protocol):
-    """The module of a kind of database that works on a shard without serving it. Endpoint and settings are of its kind; `shard` is the
-    name. All raise `Unavailable`."""
+    """The module of a kind of database that works on a shard without serving it. Endpoint and settings are those of its kind; `shard` is
+    the name. All raise `Unavailable`."""
 
     async def migrate_shard(self, endpoint: Any, settings: Any, shard: str, /) -> Migrated:
-        """Takes the shard to this program's schema."""
+        """Migrates the shard to this program's schema."""
 
     async def look_at_shard(self, endpoint: Any, settings: Any, shard: str, now_ms: int, /) -> Look:
         """Returns schema, servers, counts and keys."""
@@ -67,7 +68,7 @@ class Offline(Protocol):
 
 async def find_live(scan: ScanJobs, counts: Sequence[QueueCounts], now_ms: int, limit: int) -> list[JobInfo]:
     """Up to `limit` live jobs, of the fullest queues: of each queue one that runs, one that is not due yet and one that is due, before a
-    second one of a kind. Of those that are not due the last one comes first, since the shard has to wait for it."""
+    second one of a kind. Of those that are not due, the last one comes first, since the shard has to wait for it."""
     found: list[list[JobInfo]] = []
     for page in _live_pages(counts, now_ms, limit):
         rows = await scan(page)

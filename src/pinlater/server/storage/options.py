@@ -1,6 +1,6 @@
-"""The options of a job as stores keep them: as JSON in the one column `jobs.options`, by the names of their fields.
+"""The options of a job in their stored form: JSON in the one column `jobs.options`, by the names of their fields.
 
-A plain job has NULL there, and costs nothing for what it doesn't use.
+A plain job has NULL there, and pays nothing for options that it doesn't use.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ _ONLY_ORDER = '{"ordering_key":"'
 
 BEHIND_MS = 2**46
 """Jobs that wait behind others of their ordering key have run-afters above this: their number is added. It is in the year 4199, which is
-later than any time that a job with a key can have; SQLite stores it in as many bytes as a time of today, and a float has it exactly."""
+later than any time that a job with a key can have; SQLite stores it in as many bytes as a present time, and a float represents it
+exactly."""
 
 
 BEHIND_MAX = 10_000
-"""As many of those of one priority of a queue are counted."""
+"""At most this many such jobs of one priority of a queue are counted."""
 
 
 LET_GO_MS, STOPPED_MS = BEHIND_MS + 1, BEHIND_MS + 2
-"""What the row of a job among those of its key may have in place of the job's own due time: it does not wait behind others, or it has
-failed finally and stops its key. A queue that lets one job of a key go at a time marks only the latter."""
+"""Values that the row of a job among those of its key may have instead of the job's own due time: it does not wait behind others, or it
+has failed finally and stops its key. A queue that releases one job of a key at a time marks only the latter."""
 
 
 def is_behind(options: Options, run_after_ms: int) -> bool:
@@ -54,7 +55,7 @@ def is_behind(options: Options, run_after_ms: int) -> bool:
 
 
 def has_only_order(text: str) -> bool:
-    """Returns whether these options, as they are stored, are known to be nothing but an ordering key. False may be wrong."""
+    """Returns whether these options, in their stored form, are known to be only an ordering key. False may be wrong."""
     return text.startswith(_ONLY_ORDER) and '","' not in text
 
 
@@ -64,7 +65,7 @@ def has_expired(options: Options, now_ms: int) -> bool:
 
 
 def options_text(options: Options | None, rule: StatusRule = MYSQL_STATUS) -> str | None:
-    """Returns what `options_of` reads, or None for a plain job. `rule` cuts the status."""
+    """Returns the stored form, for `options_of`, or None for a plain job. `rule` cuts the status."""
     if options is None or options == NONE:
         return None
     if options.status:
@@ -73,5 +74,5 @@ def options_text(options: Options | None, rule: StatusRule = MYSQL_STATUS) -> st
 
 
 def options_of(text: str | None) -> Options:
-    """Returns the options that a store has kept."""
+    """Returns the options from their stored form."""
     return NONE if text is None else _decode(text)

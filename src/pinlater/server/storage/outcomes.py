@@ -50,7 +50,7 @@ def release(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
 
 
 def cancel(changes: Changes, keys: Sequence[JobKey], only_state: JobState | None) -> list[Acked]:
-    """Cancels jobs that wait, are claimed, or both. The holder of a claim is not asked."""
+    """Cancels jobs that wait, are claimed, or both. A claim ends whichever worker holds it."""
     results = []
     for key in keys:
         job = changes.find(key)
@@ -64,7 +64,7 @@ def cancel(changes: Changes, keys: Sequence[JobKey], only_state: JobState | None
 
 
 def failed_of(changes: Changes, orders: Sequence[RunOrder]) -> list[JobRecord]:
-    """The FAILED jobs among those ordered to run that may, each once: they must take their unique keys again before `run`."""
+    """The FAILED jobs that may run among those ordered to run, each once: they must take their unique keys again before `run`."""
     jobs = (changes.find(key) for key in dict.fromkeys(order.key for order in orders))
     return [job for job in jobs if job is not None and job.state is FAILED and not _has_expired(changes, job)]
 
@@ -155,9 +155,9 @@ def _held(job: JobRecord) -> Acked:
 
 
 def _acked(outcome: Outcome, job: JobRecord) -> Acked:
-    """The outcome with the job as it is now: when it is due, or until when the claim lasts that the event renewed."""
+    """The outcome with the job as it is now: when it is due, or until when the renewed claim lasts."""
     if job.state is PENDING:
-        due = outcome is APPLIED or job.options.ordering_key is None  # else it may wait behind others
+        due = outcome is APPLIED or job.options.ordering_key is None  # otherwise it may wait behind others
         return Acked(outcome, PENDING, job.run_after_ms if due else None)
     renewed = outcome is APPLIED and job.state is IN_PROGRESS
     return Acked(outcome, job.state, deadline_ms=job.deadline_ms) if renewed else Acked(outcome, job.state)

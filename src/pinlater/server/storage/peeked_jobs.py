@@ -7,7 +7,8 @@ from pinlater.server.storage.claim_bytes import content_bytes
 
 
 class PeekedJobs:
-    """What a claim would give to one call: at most `limit` jobs, and `max_bytes` of bodies and headers, but a first job of any size."""
+    """The jobs that a claim would give to one call: at most `limit` jobs, and `max_bytes` of bodies and headers, but a first job of any
+    size."""
 
     __slots__ = ("_bytes_left", "_limit", "jobs")
 

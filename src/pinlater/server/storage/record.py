@@ -1,4 +1,4 @@
-"""One job within one call of a store, as named values, and how a store makes one of what it keeps."""
+"""A job within one call of a store, as named values, and how a store makes it from its stored form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.domain.job import JobState
 from pinlater.domain.transitions import FAILED, PENDING, SUCCEEDED
 from pinlater.server.storage.options import NONE, Options, is_behind, options_of
 
-# Flags of a claim. A plain ack is one of a claim without flags: it needs no look at the job.
+# Flags of a claim. A plain ack needs a claim without flags: then the job need not be read.
 HAS_PROGRESS = 1
 HAS_KEY = 2
 HAS_ORDER = 4
@@ -21,7 +21,7 @@ _STATES = tuple(JobState)
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """A job as it is now. msgspec's struct, because a replaced copy of one costs a tenth of a named tuple's.
+    """A job as it is now. msgspec's struct, because a modified copy of one costs a tenth of a named tuple's.
 
     The stores make one by position, in the order of its fields: by name it costs seven times as much.
     """
@@ -43,7 +43,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     error_type: str = ""
     error_text: str = ""
     history: str = "[]"
-    # The claim. `holder` stays when the job finishes, the rest means nothing then.
+    # The claim. `holder` stays when the job finishes; the other fields have no meaning then.
     claimed_at_ms: int | None = None
     deadline_ms: int | None = None
     timeout_ms: int | None = None
@@ -51,9 +51,9 @@ class JobRecord(msgspec.Struct, frozen=True):
     token: str | None = None
     source: str | None = None
     holder: str | None = None
-    # What the store keeps of it. `has_progress`: fields that differ from those at enqueue are stored. `counted_future`: the counters
-    # count it as not yet due (MySQL). `body_bytes`: 0 where the store has not loaded it. `body`: loaded for callers and copies only; after
-    # a checkpoint the new one, which has to be stored.
+    # The stored fields of the job. `has_progress`: fields that differ from those at enqueue are stored. `counted_future`: the counters
+    # count it as not yet due (MySQL). `body_bytes`: 0 where the store has not loaded it. `body`: loaded for callers and copies only;
+    # after a checkpoint the new one, which has to be stored.
     has_progress: bool = False
     counted_future: bool = False
     body_bytes: int = 0
@@ -71,7 +71,7 @@ class JobRecord(msgspec.Struct, frozen=True):
         return self.state is PENDING and is_behind(self.options, self.run_after_ms)
 
     def due_at(self, run_after_ms: int, now_ms: int) -> JobRecord:
-        """The waiting job with another run-after, which has to be stored."""
+        """The waiting job with another run-after, which must be stored."""
         is_future = run_after_ms > now_ms
         return replace(self, run_after_ms=run_after_ms, counted_future=is_future, changed=True)
 
@@ -80,7 +80,7 @@ _OPTIONS_AT, STATE_AT, _STATUS_AT = map(JobRecord.__struct_fields__.index, ("opt
 
 
 def record_of(values: Sequence[Any]) -> JobRecord:
-    """The job of its first fields as they are stored: options as text, the state as a number, no custom status if it never changed."""
+    """The job with its first fields in stored form: options as text, the state as a number, no custom status if it never changed."""
     fields = list(values)
     text = fields[_OPTIONS_AT]
     fields[_OPTIONS_AT] = options = NONE if text is None else options_of(text)
@@ -91,7 +91,7 @@ def record_of(values: Sequence[Any]) -> JobRecord:
 
 
 def progress_of(job: JobRecord) -> tuple[object, ...]:
-    """Returns what the first change of a job adds, in the order in which stores keep it."""
+    """Returns the data that the first change of a job adds, in the order in which stores keep it."""
     return (
         job.attempts_allowed,
         job.attempts_remaining,
@@ -106,7 +106,7 @@ def progress_of(job: JobRecord) -> tuple[object, ...]:
 
 
 def later(now_ms: int, by_ms: int) -> int:
-    """Returns `now_ms + by_ms`, cut to what a store can hold."""
+    """Returns `now_ms + by_ms`, limited to the range of a store."""
     time_ms = now_ms + by_ms
     if -I64_MAX <= time_ms <= I64_MAX:
         return time_ms

@@ -15,7 +15,7 @@ from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
 
 class KeyedAnswer(NamedTuple):
-    """What a keyed request was answered; `ids` packed, `existing` as JSON."""
+    """The answer to a keyed request; `ids` packed, `existing` as JSON."""
 
     seen_at_ms: int
     fingerprint: bytes
@@ -35,20 +35,20 @@ class KeyedAnswer(NamedTuple):
 
     @classmethod
     def of(cls, answer: Inserted, fingerprint: bytes, now_ms: int) -> KeyedAnswer:
-        """Returns what to keep of an answer that is given now."""
+        """Returns the stored form of an answer that is given now."""
         existing = json.dumps(answer.existing) if answer.existing else None
         return cls(now_ms, fingerprint, array("q", answer.ids).tobytes(), existing)
 
 
 class InsertAge:
-    """The time between a store's being asked to insert and its asking the database: made when the store is asked."""
+    """Measures the time from the call of a store's insert to its query; made at the call."""
 
     def __init__(self) -> None:
         self._asked_at_s = time.perf_counter()
 
     def check(self, requests: Sequence[InsertRequest]) -> None:
-        """Checks the age of requests before the database gets them. Raises `RequestTooOld` if that is long after (this process stood still,
-        or waited for its connection), and one of the requests has a key, which may be forgotten.
+        """Checks the age of requests before the database gets them. Raises `RequestTooOld` if that is long after (this process stood
+        still, or waited for its connection), and one of the requests has a key, which may be forgotten.
         """
         late = time.perf_counter() - self._asked_at_s > BEGUN_WITHIN_MS / 1000
         if late and any(request.request_key is not None for request in requests):

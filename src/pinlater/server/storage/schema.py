@@ -1,10 +1,10 @@
 """The versions of stored formats, alike for all stores.
 
-A program of schema N runs on schema N and N + 1: a new version first adds what the new program needs (expand), and takes away what the old
-one needed a version later (contract). Older shards are taken forward.
+A program of schema N runs on schema N and N + 1: a new version first adds what the new program needs (expand), and removes what the old
+one needed a version later (contract). Older shards are migrated.
 
-A step that needs all servers to be of the new version waits until then. On MySQL and Redis, the first job with an ordering key takes the
-shard to `ORDERED` of its store, which is two above the schema of the version before: its servers refuse the shard from then on.
+A step that needs all servers to be of the new version waits until then. On MySQL and Redis, the first job with an ordering key migrates
+the shard to `ORDERED` of its store, which is two above the schema of the previous version: its servers refuse the shard from then on.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ Writer = TypeVar("Writer", bound=OneConnection[Any])
 
 
 class Membership(Protocol[Link]):
-    """A server's lease of a slot, and its entry among the shard's servers. `Link`: what it asks the shard by."""
+    """A server's lease of a slot, and its entry among the shard's servers. `Link`: the type of its connections."""
 
     lost: set[int]
     address: str
@@ -44,7 +44,8 @@ class Membership(Protocol[Link]):
 
 
 class LeasedShard(CommandTable, ABC, Generic[Readers, Writer, Asked]):
-    """What MySQL's and Redis' shards have. A store sets `endpoint`, `stats` and `_membership`, which are values of its own types."""
+    """The common base of MySQL's and Redis' shards. A store sets `endpoint`, `stats` and `_membership`, which are values of its own
+    types."""
 
     endpoint: object
     stats: Stats
@@ -62,7 +63,7 @@ class LeasedShard(CommandTable, ABC, Generic[Readers, Writer, Asked]):
 
     @abstractmethod
     async def _ask(self, work: Callable[[Asked], Awaitable[T]]) -> T:
-        """Runs work of the membership on a connection for reads. Raises unless the shard is open."""
+        """Runs work of the membership on a connection for reads. Raises an error unless the shard is open."""
 
     @abstractmethod
     async def _join(self) -> None:
@@ -74,7 +75,7 @@ class LeasedShard(CommandTable, ABC, Generic[Readers, Writer, Asked]):
 
     @abstractmethod
     async def _look(self) -> MaintenanceSnapshot:
-        """Asks what sweeps have to know."""
+        """Queries the data that sweeps need."""
 
     async def _rejoin(self, lost: int) -> None:
         """Leases another slot after this one was lost, unless another call has done so."""
@@ -147,7 +148,7 @@ class LeasedShard(CommandTable, ABC, Generic[Readers, Writer, Asked]):
 
     @property
     def _opened(self) -> Connections[Readers, Writer]:
-        """The connections, for every method of the protocols; raises unless the shard is open."""
+        """The connections, for every method of the protocols; raises an error unless the shard is open."""
         self._check_open()
         return self._connections
 

@@ -1,6 +1,6 @@
-"""Lets one look tell all sweeps whether there is anything to do, so that an idle shard gets hardly any queries.
+"""Lets one read tell all sweeps whether there is anything to do, so that an idle shard gets hardly any queries.
 
-It holds for a second; or for half a minute, while all other servers say that they have changed nothing since.
+It is valid for a second; or for half a minute, while all other servers report that they have changed nothing since.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from pinlater.domain.descriptor import I64_MAX
 
 KEPT_S = 0.95
-# Others may change the shard and not say so: a server of which this one does not know yet, or an operator.
+# Others may change the shard without a report: a server that this one does not know yet, or an operator.
 KEPT_UNCHANGED_S = 30.0
-# How often a shard is looked through for what was lost or missed, though it says that nothing has changed.
+# How often a shard is searched for lost or missed entries although it reports no change.
 LOOKED_THROUGH_MS = 1_800_000
 NEVER_MS = I64_MAX
 
 
 class HasChanges(Protocol):
-    """A snapshot. `changes`: another one after any server has changed something."""
+    """A snapshot. `changes`: a value that changes after any server has changed something."""
 
     @property
     def changes(self) -> Hashable: ...
@@ -30,9 +30,11 @@ Snapshot = TypeVar("Snapshot", bound=HasChanges)
 
 
 class MaintenanceSnapshot(NamedTuple):
-    """What sweeps have to know of a shard before they ask it for work: the first time of each kind, in milliseconds (`NEVER_MS` for none).
+    """What sweeps need to know about a shard before they ask it for work: the first time of each kind, in milliseconds (`NEVER_MS` for
+    none).
 
-    `changes`: another text after another server has changed something; each server counts its own. The last two are Redis' own.
+    `changes`: a string that changes after another server has changed something; each server counts its own changes. The last two are
+    Redis' own.
     """
 
     first_future_ms: int = NEVER_MS
@@ -47,7 +49,7 @@ class MaintenanceSnapshot(NamedTuple):
 
 
 class _Latest(NamedTuple, Generic[Snapshot]):
-    """A snapshot, when it was asked for, and what this server and the others had changed by then."""
+    """A snapshot, when it was requested, and this server's and the others' changes by then."""
 
     snapshot: Snapshot
     asked_s: float
@@ -72,8 +74,8 @@ class Snapshots(Generic[Snapshot]):
         self._looking = asyncio.Lock()
 
     async def latest(self) -> Snapshot:
-        """Returns the snapshot, taken after all changes that this server made; otherwise as of a second ago, or of half a minute while
-        others have told of no change.
+        """Returns the snapshot, taken after all changes that this server made; otherwise at most a second old, or half a minute while the
+        others have reported no change.
         """
         async with self._looking:
             now_s, own, others = self._monotonic(), self._own(), self.others()
@@ -87,11 +89,11 @@ class Snapshots(Generic[Snapshot]):
         return own == latest.own and now_s - latest.asked_s < (KEPT_UNCHANGED_S if is_same else KEPT_S)
 
     async def state(self) -> Hashable | None:
-        """The state of the shard: as long as it is the same, nothing has changed. None where the other servers don't say what they
-        change."""
+        """The state of the shard; while it stays the same, nothing has changed. None if the other servers don't report their
+        changes."""
         own, others = self._own(), self.others()
         return None if others is None else (own, others, (await self.latest()).changes)
 
     def forget(self) -> None:
-        """The shard was closed: the next one that wants a snapshot asks it, and is refused."""
+        """The shard was closed: the next caller that wants a snapshot queries it, and is refused."""
         self._latest = None

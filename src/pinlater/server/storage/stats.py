@@ -1,4 +1,4 @@
-"""What the connections and writers of a shard on a database server did, for operators: totals since the start."""
+"""The work of the connections and writers of a shard on a database server, for operators: totals since the start."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 
 class Stats:
-    """Added to where it happens; `figures` by the names of `storage.values.FIGURES`."""
+    """Incremented where it happens; `figures` by the names of `storage.values.FIGURES`."""
 
     def __init__(self) -> None:
         self.transactions = 0
-        self.changes = 0  # those that changed something, or may have
+        self.changes = 0  # changes that changed something, or may have
         self.transaction_s = 0.0
         self.statements = 0
         self.round_trips = 0
         self.lost_connections = 0
-        self.settled = 0  # outcomes that were found out after a lost answer
+        self.settled = 0  # outcomes that were determined after a lost answer
         self.slots_lost = 0
         self.connections = 0  # open now
 

@@ -1,4 +1,4 @@
-"""The table of a store: which function executes each command."""
+"""The table of a store: the function that executes each command."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Table: TypeAlias = dict[type[Command[Any]], Operation]
 def entry_of(
     command: Callable[P, Command[Answer]],
 ) -> Callable[[Callable[Concatenate[Any, P], Coroutine[Any, Any, Answer]]], Entry]:
-    """Returns a function that makes the entry of a command from the operation that carries it out, which gets the shard and the fields of
-    the command. In two steps, so that a checker of types knows what the command answers before it sees the operation."""
+    """Returns a function that makes the entry of a command from the operation that executes it, which gets the shard and the fields of
+    the command. In two steps, so that a type checker knows the answer type of the command before it sees the operation."""
     return lambda operation: (command, operation)  # type: ignore[return-value]  # as a callable its fields are checked
 
 
@@ -29,5 +29,5 @@ class CommandTable:
     table: ClassVar[Table]
 
     def submit(self, command: Command[Answer]) -> Coroutine[Any, Any, Answer]:
-        """Carries out a command as one transaction."""
+        """Executes a command as one transaction."""
         return self.table[type(command)](self, *astuple(command))

@@ -1,4 +1,4 @@
-"""The values that go into the commands of a shard and come out of them (`commands.py`): frozen, in the words of jobs.
+"""The arguments and results of a shard's commands (`commands.py`): frozen, in the terms of jobs.
 
 Times are integer milliseconds since the epoch, sizes are bytes.
 """
@@ -26,12 +26,12 @@ class Capabilities(NamedTuple):
 
     kind: str
     shared: bool  # other servers may use the same shard at the same time
-    durable: bool  # what was answered survives a kill -9
+    durable: bool  # answered changes survive a kill -9
     custom_status_chars_max: int = 5_000
-    ack_replaces_status: bool = False  # an ack's status takes the place of the old one, an empty one too
+    ack_replaces_status: bool = False  # an ack's status replaces the old one, even an empty one
     body_bytes_max: int = 2**31 - 1
     body_bytes_bound: str = "its store"  # the name of the limit, for an operator who could raise it
-    in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
+    in_order: bool = False  # a call sees the changes of every earlier call, even those that are not answered yet
 
 
 FIGURES: Mapping[str, str] = {
@@ -53,7 +53,7 @@ FIGURES: Mapping[str, str] = {
     "jobs_lost": "Jobs whose data was gone, taken out of the indexes",
     "jobs_repaired": "Jobs whose index entry or claim was missing and was rebuilt",
 }
-"""What a store may count of itself, and what that is."""
+"""The figures that a store may count about itself, with their meaning."""
 
 
 class JobKey(NamedTuple):
@@ -72,7 +72,7 @@ NO_END_MS = 2**63
 
 
 class NewJob(NamedTuple):
-    """A job about to be stored. Its id was made by the server (`ids`), so that a repeated insert is recognised.
+    """A job that is about to be stored. Its id was made by the server (`ids`), so that a repeated insert is recognised.
 
     `options`: None for a plain job.
     """
@@ -129,8 +129,8 @@ class KeyHolder(NamedTuple):
 
 
 def out_of_order(request: InsertRequest) -> EnqueueRejected | None:
-    """Returns the refusal of a request for a queue that is ordered as a whole, from a server that takes it for one of the same name that
-    was deleted."""
+    """Returns the refusal of a request for a queue that is ordered as a whole, from a server that takes it for a deleted one of the same
+    name."""
     if all(job.options is not None and job.options.ordering_key == ALL_JOBS for job in request.jobs):
         return None
     return EnqueueRejected(
@@ -140,7 +140,7 @@ def out_of_order(request: InsertRequest) -> EnqueueRejected | None:
 
 
 class Inserted(NamedTuple):
-    """What an insert did. `existing` maps the index of a job to the one that has its unique key already.
+    """What an insert did. `existing` maps the index of a job to the one that already has its unique key.
 
     `ids` are in the order of the jobs, with the existing ones' ids in their places. `repeated`: the request key was known.
     """
@@ -151,7 +151,7 @@ class Inserted(NamedTuple):
 
 
 class RequestRef(NamedTuple):
-    """A keyed enqueue request that is looked for; the words mean what they do in `InsertRequest`."""
+    """A query for a keyed enqueue request; the fields mean the same as in `InsertRequest`."""
 
     queue: str
     request_key: str
@@ -159,7 +159,7 @@ class RequestRef(NamedTuple):
 
 
 class UniqueRef(NamedTuple):
-    """A unique key that is looked for."""
+    """A query for a unique key."""
 
     queue: str
     key: str
@@ -173,7 +173,7 @@ class UniqueHeld(NamedTuple):
 
 
 class StoredFailures(NamedTuple):
-    """A group of failed attempts, as one shard counts it, as `domain.failures` says. `hours`: by hours since 1970."""
+    """A group of failed attempts, as one shard counts it, in the form of `domain.failures`. `hours`: by hours since 1970."""
 
     queue: str
     name: str
@@ -189,7 +189,7 @@ class StoredFailures(NamedTuple):
 
 
 class TrailEntry(NamedTuple):
-    """An entry of a log that the shards keep, each a part. Ids sort as the entries came, and have no `|`."""
+    """An entry of a log that is distributed over the shards. Ids sort in the order of the entries, and have no `|`."""
 
     id: str
     content: bytes
@@ -228,10 +228,10 @@ class ClaimCall(NamedTuple):
 class ClaimOrder(NamedTuple):
     """All calls that claim from one queue now. The first call gets the first jobs.
 
-    A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
+    A job's own claim timeout overrides `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` meanwhile.
     Once the orders of one `ClaimJobs` have handed out `bytes_together_max` of bodies and headers (the lowest of theirs), they hand out no
     more.
-    `from_memory`: a store may answer by what it remembers, without a search: this server owns the queue, and no job has come past it, as
+    `from_memory`: a store may answer from what it remembers, without a search: this server owns the queue, and no job has bypassed it, as
     far as it knows.
     `through_priority`: hands out no job of a later priority than this one, which is a higher number; None: jobs of all priorities.
     """
@@ -245,13 +245,13 @@ class ClaimOrder(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """`jobs[i]` is what the order's call i got: priority first, then run-after, then id.
+    """`jobs[i]` are the jobs of the order's call i: priority first, then run-after, then id.
 
-    `next_due_ms` is the earliest run-after of the jobs that still wait, if a call got fewer than it asked for (else None): when
-    to look again. It may be in the past if a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
-    `cut_short`: a due job stayed because of `bytes_together_max`, or because jobs were met whose data is gone; calls that got none may come
-    again at once. `head`: priority and run-after of the best job that is due and stays, if a call got fewer than it asked for; it may be
-    better than that job. None: as far as the store knows, none is due.
+    `next_due_ms` is the earliest run-after of the jobs that still wait, if a call got fewer than it requested (else None): when to ask
+    again. It may be in the past if the byte limit cut a call short. `expired` counts jobs that became FAILED instead.
+    `cut_short`: a due job stayed because of `bytes_together_max`, or because the claim found jobs whose data is gone; calls that got none
+    may ask again at once. `head`: priority and run-after of the best job that is due and stays, if a call got fewer than it requested; it
+    may be better than that job. None: as far as the store knows, none is due.
     """
 
     jobs: Sequence[Sequence[HandedOutJob]]
@@ -275,10 +275,10 @@ class JobAck(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """What happened to an ack, checkpoint, heartbeat, release, cancel, order to run or move.
+    """The outcome of an ack, checkpoint, heartbeat, release, cancel, order to run or move.
 
     `state` is the job's state afterwards (None: not found); `due_at_ms` its run-after if it is PENDING now.
-    With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None if no client holds it.
+    With STALE_CLAIM, `holder` and `held_since_ms` describe the present claim; '' and None if no client holds it.
     `deadline_ms` is the claim's new deadline if it was renewed.
     """
 
@@ -294,7 +294,7 @@ NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 
 class JobCheckpoint(NamedTuple):
-    """Progress of a job in hand. Fenced by `token`, or, without one, by `source` being equal to the holder's."""
+    """Progress of a claimed job. Fenced by `token`, or, without one, by `source` being equal to the holder's."""
 
     key: JobKey
     source: str
@@ -315,13 +315,13 @@ class ClaimRef(NamedTuple):
 
 
 Position = tuple[int, ...]
-"""How far a requeue has looked, as its store counts it."""
+"""How far a requeue has read, as its store counts it."""
 
 
 class Requeue(NamedTuple):
     """retryFailedJobs: up to `limit` FAILED jobs of one priority, oldest finish first.
 
-    None past its expiry, and with `skip_cancelled` none that was cancelled. `after`: behind those that an earlier call has looked at.
+    None past its expiry, and with `skip_cancelled` none that was cancelled. `after`: behind those that an earlier call has read.
     """
 
     queue: str
@@ -334,13 +334,13 @@ class Requeue(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """How many jobs one call put back, and how far it looked: `stopped_at` is None at the end of the FAILED jobs."""
+    """How many jobs one call put back, and how far it read: `stopped_at` is None at the end of the FAILED jobs."""
 
     done: int
     stopped_at: Position | None = None
 
 
-# Jobs that one requeue looks at and leaves as they are: on SQLite they block the event loop for 6 ms.
+# Jobs that one requeue reads and leaves as they are: on SQLite they block the event loop for 6 ms.
 PASSED_OVER_MAX = 1_000
 
 
@@ -364,21 +364,21 @@ class Purge(NamedTuple):
 
 
 COPIES_STEP_S, RESTORED_STEP_S = 3, 4
-"""The steps of samples that are copies of deleted jobs, and of those that say that jobs of a run were restored on their shard."""
+"""The steps of samples that are copies of deleted jobs, and of those that mark a shard on which jobs of a run were restored."""
 COPIES_KEPT_MS = RESTORABLE_MS + 3_600_000
 """How long copies are kept: an hour longer than they are needed, so that a run which restores jobs at the last moment finds them."""
 
 
 class CopiesOf(NamedTuple):
-    """The run that deletes jobs, by its id (at most 16 characters) and its start: the jobs can be brought back by these."""
+    """The run that deletes jobs, by its id (at most 16 characters) and its start: these identify the jobs to restore."""
 
     run: str
     started_ms: int
 
 
 class DeletedWithCopies(NamedTuple):
-    """What one call deleted. `handled`: how many of the keys it looked at, the first ones; the others are for further calls. `copy_bytes`:
-    what the copies take."""
+    """The jobs that one call deleted. `handled`: how many of the keys it processed, the first ones; the others are for further calls.
+    `copy_bytes`: the size of the copies."""
 
     handled: int
     deleted: int = 0
@@ -386,7 +386,7 @@ class DeletedWithCopies(NamedTuple):
 
 
 class RestoreOrder(NamedTuple):
-    """Brings back what a call deleted for a run. `after`: the place where an earlier call ended; '' for the first call."""
+    """Restores the jobs that a call deleted for a run. `after`: the place where an earlier call ended; '' for the first call."""
 
     queue: str
     copies: CopiesOf
@@ -394,11 +394,11 @@ class RestoreOrder(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What one call brought back. `after`: where the next call begins, or None if there is nothing more.
+    """The jobs that one call restored. `after`: where the next call begins, or None if there is nothing more.
 
-    `key_taken`: jobs whose unique key another job has by now, or whose ordering key another shard takes. `queue_gone`: jobs of a queue that
-    was deleted. Both keep their copies. `freed_bytes`: what the copies took that are gone. `due`: of the restored jobs, those that are due;
-    `next_due_ms`: when the first of the others is.
+    `key_taken`: jobs whose unique key another job has by now, or whose ordering key another shard takes. `queue_gone`: jobs of a queue
+    that was deleted. Both keep their copies. `freed_bytes`: the size of the deleted copies. `due`: those of the restored jobs that are
+    due; `next_due_ms`: when the first of the others is due.
     """
 
     after: str | None
@@ -413,9 +413,9 @@ class Restored(NamedTuple):
 class Page(NamedTuple):
     """A part of a scan of one queue and state, of these priorities together, newest first.
 
-    Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the
-    (time, id) of the last row of the page before, or any other place in that order. `due_by_ms`: PENDING only: with `future` False
-    rows with run-after ≤ it, with True rows after it. Bodies come along if `bodies`; a page also ends once they exceed `max_bytes`.
+    Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the (time, id)
+    of the last row of the previous page, or any other place in that order. `due_by_ms`: PENDING only: with `future` False rows with
+    run-after ≤ it, with True rows after it. Bodies are included if `bodies`; a page also ends once they exceed `max_bytes`.
     """
 
     queue: str
@@ -438,17 +438,18 @@ class PageRow(NamedTuple):
 
 
 class AheadInKey(NamedTuple):
-    """The jobs before one under its ordering key: the first, which may be in hand, and how many, counted no further than a limit."""
+    """The jobs before one under its ordering key: the first, which may be in progress, and their number, counted no further than a
+    limit."""
 
     first: JobKey
     jobs: int
 
 
 class Place(NamedTuple):
-    """A place in the order in which a shard hands out the jobs of a queue. Before it come the waiting jobs of higher priorities with
+    """A position in the order in which a shard hands out the jobs of a queue. Before it are the waiting jobs of higher priorities with
     run-after ≤ `due_by_ms`, and those of `priority` with a lower run-after, or the same and a lower id.
 
-    No job need be there. `limit`: count no further.
+    No job need be there. `limit`: the highest count.
     """
 
     queue: str
@@ -460,9 +461,9 @@ class Place(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What one sweep did in one queue and priority: claim timeouts, expiries or garbage. `due_at_ms`: the earliest job it put back.
+    """The changes of one sweep in one queue and priority: claim timeouts, expiries or garbage. `due_at_ms`: the earliest job it put back.
 
-    A row with the queue '' stands for what belongs to none: `freed` old keys and rows of deleted queues. `ended`: the sources of the
+    A row with the queue '' stands for what belongs to no queue: `freed` old keys and rows of deleted queues. `ended`: the sources of the
     claims that timed out, by the id of the job.
     """
 
@@ -487,7 +488,7 @@ class TimeToLive(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A server that uses a shard. Times in milliseconds, the store's."""
+    """A server that uses a shard. Times are in milliseconds of the store's clock."""
 
     slot: int
     name: str
@@ -502,17 +503,17 @@ class Member(NamedTuple):
 
 
 class ShardTime(NamedTuple):
-    """The time that a server which starts learns from a shard. `of_servers`: whether servers that use the shard have told it which time
-    they go by; without them it is that of the shard's clock."""
+    """The time that a starting server gets from a shard. `of_servers`: whether servers that use the shard have told it their time;
+    otherwise it is that of the shard's clock."""
 
     ms: int
     of_servers: bool
 
 
 class StoredSample(NamedTuple):
-    """A row of the history: what one origin says of one queue at one time. `data` is at most 64 KiB; no store looks into it.
+    """A row of the history: the data of one origin about one queue at one time. `data` is at most 64 KiB; stores do not interpret it.
 
-    `step_s`: how long a span it is about, which begins at `at_ms`. Queue and origin: at most 64 bytes in UTF-8, and may be ''.
+    `step_s`: the length of its span, which begins at `at_ms`. Queue and origin: at most 64 bytes in UTF-8, and may be ''.
     """
 
     step_s: int
@@ -525,7 +526,7 @@ class StoredSample(NamedTuple):
 class SampleRange(NamedTuple):
     """Samples of one step from `from_ms` on and before `until_ms`, in the order of time, queue and origin; of all queues for None.
 
-    `after`: after this place in that order. `limit`: no more than that.
+    `after`: after this position in that order. `limit`: at most that many.
     """
 
     step_s: int
@@ -545,19 +546,19 @@ NO_OWNER = ""
 class Owners(NamedTuple):
     """Which servers own the slices of one shard's queues, by slice: the addresses that they announced, or `NO_OWNER`.
 
-    `version` grows by one with each change.
+    `version` increases by one with each change.
     """
 
     version: int
     by_slice: tuple[str, ...]
 
     def as_text(self) -> str:
-        """Returns the owners as a store keeps them. Equal owners give equal strings."""
+        """Returns the stored form of the owners. Equal owners give equal strings."""
         return json.dumps(self, separators=(",", ":"))
 
     @staticmethod
     def of_text(text: str | None) -> Owners:
-        """Returns what `as_text` made; without a text, slices that no server owns."""
+        """Returns the owners from the result of `as_text`; without a string, slices that no server owns."""
         if not text:
             return NO_OWNERS
         version, by_slice = json.loads(text)

@@ -1,8 +1,8 @@
-"""Which queues /metrics shows by name: with thousands of them the page would be of many megabytes.
+"""The queues that /metrics shows by name: with thousands of them the page would have many megabytes.
 
 The busiest keep their names; all others are added up under the one name that no queue can have. Works on values, in any thread.
 
-Weakness: a queue that becomes one of the busiest leaves the sum, whose counters fall by what it had; Prometheus takes that for a restart.
+Weakness: a queue that becomes one of the busiest leaves the sum, whose counters fall by its values; Prometheus takes that for a restart.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def only_busiest(numbers: Numbers, queues_max: int) -> Numbers:
 def _busiest(
     names: Iterable[str], queues: Mapping[str, QueueReading], counts: Iterable[QueueCounts], most: int
 ) -> list[str]:
-    """Returns the busiest queues by jobs stored and handed out: by all servers as the store says, or else by this one. Then by name, so
-    that the choice is the same at every look.
+    """Returns the busiest queues by jobs stored and handed out: on all servers according to the store, or else on this one. Then by name,
+    so that the choice is the same each time.
     """
     work: Counter[str] = Counter()
     for row in counts:

@@ -1,7 +1,7 @@
-"""Every metric of a queue and of a method, each declared once: the attribute that hot paths add to, its names, its unit, its meaning.
+"""Every metric of a queue and of a method, each declared once: the attribute that hot paths increment, its names, its unit, its meaning.
 
 Hot paths hold a `QueueMetrics` or `MethodMetrics` and add to plain attributes: no method call, no lock, no look-up for a count. Ostrich's
-form, Prometheus' form, the snapshots and the reference page are made from `QUEUE_COUNTERS` and `QUEUE_HISTOGRAMS`.
+format, Prometheus' format, the snapshots and the reference page are generated from `QUEUE_COUNTERS` and `QUEUE_HISTOGRAMS`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class QueueCounter(NamedTuple):
 
 
 class QueueHistogram(NamedTuple):
-    """A histogram of `QueueMetrics`. `scale` takes its unit to Prometheus' base unit; `bounds` are in the base unit."""
+    """A histogram of `QueueMetrics`. `scale` converts its unit to Prometheus' base unit; `bounds` are in the base unit."""
 
     attribute: str
     ostrich: str
@@ -58,7 +58,7 @@ def _delays(name: str, text: str) -> dict[str, object]:
 
 @dataclass(slots=True, eq=False)
 class QueueMetrics:
-    """What happened in one queue since the start. Counters are of jobs unless their text says otherwise."""
+    """The counts of one queue since the start. Counters count jobs unless their text says otherwise."""
 
     name: str
     enqueue: int = _counter("pinlater_jobs_enqueued", "Jobs stored by enqueue requests")
@@ -141,7 +141,7 @@ QUEUE_HISTOGRAMS: tuple[QueueHistogram, ...] = tuple(
 
 @dataclass(slots=True, eq=False)
 class MethodMetrics:
-    """Requests of one method: how many, how long (milliseconds, kept to the microsecond), and how many ended in which error."""
+    """Requests of one method: how many, how long (milliseconds, kept to the microsecond), and how many ended with which error."""
 
     name: str
     requests: int = 0

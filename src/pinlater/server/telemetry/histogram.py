@@ -4,7 +4,7 @@ A value below 128 has a bucket of its own; above, each doubling is cut into 64 b
 off. Buckets are kept sparsely: a histogram that saw thirty different magnitudes costs thirty entries, one that saw
 nothing costs almost none, which matters with thousands of idle queues.
 
-Only the event loop's thread records and marks; marks and distributions are values that any thread may work on.
+Only the event loop's thread records and marks; marks and distributions are values that any thread may use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 _SUB_BITS = 6
 _LINEAR_BITS = _SUB_BITS + 1
 _LINEAR_BELOW = 1 << _LINEAR_BITS
-_KEPT_MAX = 64  # values that are kept before they are sorted in: two KiB
+_KEPT_MAX = 64  # values that are kept before they are sorted: two KiB
 VALUE_MAX = (1 << 53) - 1  # more is cut to this; as milliseconds that is 285,000 years
 
 
@@ -32,7 +32,7 @@ def bucket_range(bucket: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What a histogram counted in some stretch of time, in its own unit. `buckets` are (bucket, count), ascending."""
+    """The counts of a histogram in some period, in its own unit. `buckets` are (bucket, count), ascending."""
 
     count: int = 0
     sum: float = 0.0
@@ -46,7 +46,7 @@ class Distribution:
         return self.sum / self.count if self.count else 0.0
 
     def quantiles(self, shares: Iterable[float]) -> list[float]:
-        """The values that these shares of the records lie at or below; `shares` ascend. Zeros if nothing was recorded."""
+        """The values at or below which these shares of the records lie; `shares` ascend. Zeros if nothing was recorded."""
         found: list[float] = []
         entries = iter(self.buckets)
         bucket, seen = 0, 0
@@ -66,7 +66,7 @@ class Distribution:
         return min(max((low + high) / 2 / self.steps_per_unit, self.minimum), self.maximum)
 
     def at_most(self, bounds: Iterable[float]) -> list[int]:
-        """Returns how many records lie at or below each bound (ascending). A bucket counts when its least value does: ≤ 1.6 % off."""
+        """Returns how many records lie at or below each bound (ascending). A bucket counts if its least value does: ≤ 1.6 % off."""
         found: list[int] = []
         position, seen = 0, 0
         for bound in bounds:
@@ -80,7 +80,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a histogram stood at some moment, packed small. Two of them make a `Distribution`."""
+    """The state of a histogram at some moment, packed. Two of them make a `Distribution`."""
 
     count: int
     total: int
@@ -91,7 +91,7 @@ class Mark:
     steps_per_unit: int
 
     def since(self, before: Mark | None) -> Distribution:
-        """Returns what came after `before` (None: everything). Between two marks, least and greatest are known to a bucket only."""
+        """Returns the records since `before` (None: all). Between two marks, least and greatest value are known only to a bucket."""
         if before is None or before.count == 0:
             entries = sorted(zip(self.buckets, self.counts, strict=True))
             return self._distribution(entries, self.total, self.minimum, self.maximum)
@@ -116,7 +116,7 @@ class Mark:
 class Histogram:
     """Counts values; below 0 they count as 0. `steps_per_unit` makes it finer than its unit: 1000 keeps milliseconds to the microsecond.
 
-    A value is only kept at first, and sorted into its bucket with others: that costs two thirds, and less where many are equal.
+    A value is first only kept, and later sorted into its bucket with others: that costs two thirds, and less if many are equal.
     """
 
     __slots__ = ("_count", "_counts", "_kept", "_maximum", "_minimum", "_steps", "_total")
@@ -160,7 +160,7 @@ class Histogram:
             else:
                 if step > VALUE_MAX:
                     step = VALUE_MAX
-                shift = step.bit_length() - _LINEAR_BITS  # in place: a function for the bucket costs a third more
+                shift = step.bit_length() - _LINEAR_BITS  # inlined: a function for the bucket costs a third more
                 bucket = (shift << _SUB_BITS) + (step >> shift)
             counts[bucket] = counts.get(bucket, 0) + times
             total += step * times
@@ -173,7 +173,7 @@ class Histogram:
         self._kept.clear()
 
     def mark(self, before: Mark | None = None) -> Mark:
-        """Returns where the histogram stands now; `before` itself if nothing came since, so that idle ones cost nothing."""
+        """Returns the present state of the histogram; `before` itself if nothing was recorded since, so that idle ones cost nothing."""
         if before is not None and before.count == self.count:
             return before
         if self._kept:

@@ -1,7 +1,7 @@
 """The numbers of several processes as those of one server. Pure arithmetic on values.
 
-Counters and histograms add up, bucket by bucket, so that a percentile of the whole is one, not a mean of percentiles. Of a gauge its
-maker says how it joins. What all processes read in the store alike is taken once, from the process that looked last.
+Counters and histograms add up, bucket by bucket, so that a percentile of the whole is one, not a mean of percentiles. The maker of a
+gauge determines how it joins. Values that all processes read in the store are taken once, from the process that read last.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def join(parts: Sequence[Numbers]) -> Numbers:
     )
 
 
-# --- what grows -----------------------------------------------------------------------------------------------------------------
+# --- totals ---------------------------------------------------------------------------------------------------------------------
 
 
 def join_readings(readings: Sequence[Reading]) -> Reading:
-    """Returns what happened in any of them."""
+    """Returns the sums of what happened in any of them."""
     if len(readings) == 1:
         return readings[0]
     queues: dict[str, list[QueueReading]] = {}
@@ -76,7 +76,7 @@ def _join_method(found: Sequence[MethodReading]) -> MethodReading:
 
 
 def join_distributions(spreads: Sequence[Distribution]) -> Distribution:
-    """Returns all of what was recorded, in one. Their steps must be equal."""
+    """Returns all records in one distribution. Their steps must be equal."""
     found = [spread for spread in spreads if spread.count]
     if len(found) <= 1:
         return found[0] if found else spreads[0]
@@ -101,7 +101,7 @@ def _add(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-# --- what is ------------------------------------------------------------------------------------------------------------------
+# --- present values -----------------------------------------------------------------------------------------------------------
 
 
 _JOINS: Mapping[Join, Callable[[float, float], float]] = {"sum": operator.add, "max": max, "min": min}

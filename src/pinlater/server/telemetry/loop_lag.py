@@ -1,11 +1,11 @@
 """How long single turns of the event loop take, measured by a timer: while a turn lasts, no client is answered.
 
-A timer that fires late tells that a turn was under way when it was due. How late (the lag) depends on the machine too: a process that
-gets no CPU is late as well. So the CPU time that the loop's thread has used since the previous timer is measured, too: the lesser
-of the two is what the server itself did in that turn, on a loaded machine as on an idle one.
+A timer that fires late shows that a turn was under way when it was due. The delay (the lag) depends on the machine too: a process that
+gets no CPU is late as well. So the CPU time that the loop's thread has used since the previous timer is measured, too: the lesser of the
+two is the server's own work in that turn, on a loaded machine as on an idle one.
 
-Weakness: a turn is measured from when the timer was due, so up to an interval of it is missing; turns shorter than an interval may go
-unseen. Several callbacks that the loop runs in one turn count together.
+Weakness: a turn is measured from the time when the timer was due, so up to an interval of it is missing; turns shorter than an interval
+may be missed. Several callbacks that the loop runs in one turn count together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WINDOW_S = 60.0
 
 
 class Lateness:
-    """How often a time was beyond each bound, and the longest of this minute and the last."""
+    """How often a delay exceeded each bound, and the longest of this minute and the last."""
 
     def __init__(self) -> None:
         self._over = dict.fromkeys(BOUNDS_MS, 0)

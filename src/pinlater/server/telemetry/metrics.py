@@ -1,4 +1,4 @@
-"""The server's numbers. Hot paths hold a handle and add to plain attributes; everything that costs is left to the reader.
+"""The server's numbers. Hot paths hold a handle and increment plain attributes; all expensive work is left to the reader.
 
 Only the event loop's thread writes. Nothing here does I/O, and nothing grows without a bound: past `queues_max` queues, or
 `names_max` other names, the rest is counted together under `OVERFLOW`.
@@ -31,12 +31,12 @@ _QUEUES_A_TURN = 500
 
 
 Join = Literal["sum", "max", "min"]
-"""What several processes' values of one gauge are together: what each has of its own adds up; what all of them see in the store,
-or what is only as good as the worst of them, doesn't."""
+"""The combined value of several processes' values of one gauge: values of each process's own add up; values that all of them read in the
+store, or that are only as good as the worst process, do not."""
 
 
 class Gauge(NamedTuple):
-    """What a gauge is called. `prometheus` is its name there, `label` names what the members are; Ostrich shows `name` + member."""
+    """The names of a gauge. `prometheus` is its name there, `label` names the kind of its members; Ostrich shows `name` + member."""
 
     name: str
     prometheus: str = ""
@@ -53,7 +53,7 @@ class GaugeReading(NamedTuple):
 
 
 class _QueueHandles(dict[str, QueueMetrics]):
-    """The handles of queues by name; one is made when it is asked for first. Past `most` queues the others share that of `OVERFLOW`."""
+    """The handles of queues by name; each is made on first use. Past `most` queues the others share that of `OVERFLOW`."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Metrics:
         self._names_max = names_max
         self._queues = _QueueHandles(queues_max)
         self.queue: Callable[[str], QueueMetrics] = self._queues.__getitem__
-        """Returns the handle of an existing queue. Don't ask for names that no store has confirmed: each takes a place."""
+        """Returns the handle of an existing queue. Call it only for names that a store has confirmed: each takes a place."""
         self._methods: dict[str, MethodMetrics] = {}
         self._counters: dict[str, int] = {}
         self._gauges: dict[str, tuple[Gauge, Callable[[], Mapping[str, float]]]] = {}
@@ -80,7 +80,7 @@ class Metrics:
 
     # --- writing ----------------------------------------------------------------------------------------------------------
     def forget_queue(self, name: str) -> None:
-        """The queue was deleted: its numbers go, its place is free."""
+        """Call it when the queue was deleted: its numbers are removed, its place is free."""
         self._queues.pop(name, None)
 
     def method(self, name: str) -> MethodMetrics:
@@ -100,9 +100,9 @@ class Metrics:
     def gauge(
         self, name: str, read: Callable[[], float], *, prometheus: str = "", help: str = "", join: Join = "sum"
     ) -> None:
-        """Shows what `read` returns at each reading of the metrics; it is called on the event loop, so it must be cheap.
+        """Shows the results of `read` at each reading of the metrics; it is called on the event loop, so it must be cheap.
 
-        `prometheus` is the whole name in /metrics; without it the `name` is made fit, with `pinlater_` before it.
+        `prometheus` is the whole name in /metrics; by default it is derived from `name`, with the prefix `pinlater_`.
         """
         self._gauges[name] = Gauge(name, prometheus, "", help, join), lambda: {"": read()}
 
@@ -131,7 +131,7 @@ class Metrics:
         return take_snapshot(now_s, mark_queues(self._queues.items(), before), self._methods, self._counters, before)
 
     async def snapshot_in_turns(self, now_s: float = 0.0) -> Snapshot:
-        """The same for thousands of queues: in pieces between which others get their turn."""
+        """The same for thousands of queues: in pieces between which other tasks run."""
         before = self._ring[-1] if self._ring else None
         queues = list(self._queues.items())
         marked: dict[str, QueueMark] = {}
@@ -152,7 +152,7 @@ class Metrics:
     def last_minute(self) -> tuple[Snapshot, Snapshot | None]:
         """The newest snapshot of `tick` and the one a minute before it, as `difference` takes them.
 
-        Whole ticks rather than up to this moment, so that a reader that asks once a minute counts every event once.
+        Whole ticks rather than up to this moment, so that a reader that reads once a minute counts every event once.
         After less than a minute: all since the start; before the second tick: up to now.
         """
         if len(self._ring) < 2:

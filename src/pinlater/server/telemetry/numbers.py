@@ -1,4 +1,4 @@
-"""All that the pages of statistics show, as one value."""
+"""All data of the statistics pages, as one value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTHING = Reading({}, {}, {})
 
 
 class Numbers(NamedTuple):
-    """What one process or several have counted (`reading`), their gauges and labels now, and the `counts` of jobs in the store."""
+    """The counts of one process or several (`reading`), their gauges and labels now, and the `counts` of jobs in the store."""
 
     reading: Reading = NOTHING
     gauges: Sequence[GaugeReading] = ()
@@ -28,7 +28,7 @@ def look(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) 
 
 
 async def look_in_turns(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
-    """The same for thousands of queues: in pieces between which others get their turn."""
+    """The same for thousands of queues: in pieces between which other tasks run."""
     newer, older = metrics.last_minute() if last_minute else (await metrics.snapshot_in_turns(), None)
     return _numbers(metrics, counts, newer, older)
 

@@ -1,6 +1,6 @@
-"""The statistics in the form the original's admin port gave them: /stats.txt and /stats.json.
+"""The statistics in the format of the original's admin port: /stats.txt and /stats.json.
 
-Names and layout are a contract with people's scripts: four sections, names sorted, whole numbers in the metrics. So a method
+Names and layout are a contract with users' scripts: four sections, names sorted, whole numbers in the metrics. So a method
 faster than half a millisecond shows 0 here; /metrics has it to the microsecond.
 """
 
@@ -27,7 +27,7 @@ Sections = Mapping[str, Mapping[str, object]]
 
 
 def sections(numbers: Numbers) -> Sections:
-    """The four sections with their names sorted. Histograms that saw nothing are left out, as the original did."""
+    """The four sections with their names sorted. Histograms without records are left out, as in the original."""
     return {
         "counters": dict(sorted(_counters(numbers.reading))),
         "gauges": dict(sorted(_gauges(numbers.gauges))),

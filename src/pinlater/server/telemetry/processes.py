@@ -1,6 +1,6 @@
-"""What Prometheus learns of each of several processes: memory, time, open files and collections, with the label `process`.
+"""Prometheus' metrics of each of several processes: memory, time, open files and collections, with the label `process`.
 
-Read from the system by the process that is asked; only the interpreter's own numbers must come from the process itself.
+The process that answers reads them from the system; only the interpreter's own numbers must come from the process itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProcessVitals(NamedTuple):
 
 
 class Processes(Collector):
-    """All of them, each family once."""
+    """Returns all of them, each family once."""
 
     def __init__(self, processes: Sequence[ProcessVitals]) -> None:
         self._processes = processes

@@ -1,6 +1,6 @@
 """The statistics for Prometheus: proper labels, base units (seconds, bytes), cumulative histograms.
 
-A collector is made for one page from values already read, so rendering may run in a thread and registers nothing globally.
+A collector is made for one page from values that were already read, so rendering may run in a thread and registers nothing globally.
 Empty histograms are left out: with thousands of idle queues they would be most of the page.
 """
 

@@ -1,8 +1,8 @@
-"""All numbers at one moment, as values; and what happened between two such moments.
+"""All numbers at one moment, as values; and the differences between two such moments.
 
-A snapshot is taken on the event loop, 1 to 3 µs a queue, and ten times that for one that changed;
-everything after that (differences, text) works on values and may
-run in any thread. What did not change since the snapshot before is shared with it, so idle queues cost one reference.
+A snapshot is taken on the event loop, in 1 to 3 µs a queue, and ten times that for a queue that changed; everything after that
+(differences, text) uses values and may run in any thread. Values that did not change since the previous snapshot are shared with it, so
+idle queues cost one reference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HISTOGRAM_INDEX = {histogram.attribute: index for index, histogram in enumerate
 
 
 class QueueMark(NamedTuple):
-    """A queue's counters in the order of the catalogue, and where its histograms stood."""
+    """A queue's counters in the order of the catalogue, and the states of its histograms."""
 
     source: QueueMetrics
     counts: tuple[int, ...]
@@ -47,7 +47,7 @@ class Snapshot(NamedTuple):
 
 
 class QueueReading(NamedTuple):
-    """What happened in a queue, in the order of the catalogue."""
+    """The counts of a queue, in the order of the catalogue."""
 
     counts: tuple[int, ...]
     distributions: tuple[Distribution, ...]
@@ -62,7 +62,7 @@ class QueueReading(NamedTuple):
 
 
 class MethodReading(NamedTuple):
-    """What happened in a method."""
+    """The counts of a method."""
 
     requests: int
     msec: Distribution
@@ -70,7 +70,7 @@ class MethodReading(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What happened in a stretch of time."""
+    """The counts of a period."""
 
     queues: Mapping[str, QueueReading]
     methods: Mapping[str, MethodReading]
@@ -78,7 +78,7 @@ class Reading(NamedTuple):
 
 
 def mark_queues(queues: Iterable[tuple[str, QueueMetrics]], before: Snapshot | None) -> dict[str, QueueMark]:
-    """Returns where some of the queues stand."""
+    """Returns the present states of some of the queues."""
     old_queues = before.queues if before else {}
     return {name: _mark_queue(queue, old_queues.get(name)) for name, queue in queues}
 
@@ -118,7 +118,7 @@ def _mark_method(method: MethodMetrics, before: MethodMark | None) -> MethodMark
 
 
 def difference(newer: Snapshot, older: Snapshot | None = None) -> Reading:
-    """Returns what happened from `older` (None: the start) to `newer`."""
+    """Returns the counts from `older` (None: the start) to `newer`."""
     old_queues = older.queues if older else {}
     old_methods = older.methods if older else {}
     old_counters = older.counters if older else {}
@@ -130,7 +130,7 @@ def difference(newer: Snapshot, older: Snapshot | None = None) -> Reading:
 
 
 def changed_queues(newer: Snapshot, older: Snapshot | None) -> Iterable[tuple[str, QueueReading]]:
-    """Yields what happened in the queues whose numbers changed. An idle one costs a comparison of two references."""
+    """Yields the counts of the queues whose numbers changed. An idle one costs a comparison of two references."""
     old_queues = older.queues if older else {}
     for name, mark in newer.queues.items():
         before = old_queues.get(name)

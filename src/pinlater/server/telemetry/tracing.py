@@ -1,7 +1,7 @@
 """OpenTelemetry spans, if the API is installed and an SDK is configured; otherwise only a check of one attribute.
 
-The context travels in the job's headers as a W3C `traceparent`: the producer puts it there, the server that hands out the job
-and the worker that runs it link to it. A link, not a parent: one dequeue hands out jobs of many traces, perhaps days later.
+The context travels in the job's headers as a W3C `traceparent`: the producer puts it there, the server that hands out the job and the
+worker that runs it link to it. A link, not a parent: one dequeue hands out jobs of many traces, perhaps days later.
 
 The SDK is configured by the process's environment (for instance `opentelemetry-instrument pinlater serve`), never by us, and
 looked for once, in `find_tracing`. Hot paths write `if tracing.enabled:` before anything else here.
@@ -34,7 +34,7 @@ class Tracing:
         return self._span(f"enqueue {queue}", "PRODUCER", queue, "send", list(headers))
 
     def dequeue_span(self, queue: str) -> AbstractContextManager[None]:
-        """Opens a span around a dequeue. `link_jobs` then says which jobs it returned."""
+        """Opens a span around a dequeue. `link_jobs` then tells it which jobs were returned."""
         return self._span(f"dequeue {queue}", "SERVER", queue, "receive", ())
 
     @contextmanager
@@ -59,7 +59,7 @@ class Tracing:
             yield
 
     def link_jobs(self, headers: Iterable[Mapping[str, str] | None]) -> None:
-        """The current span handed out jobs with these headers."""
+        """Notes that the current span handed out jobs with these headers."""
         if not self.enabled:
             return
         from opentelemetry.trace import get_current_span

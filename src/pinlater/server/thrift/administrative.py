@@ -1,9 +1,9 @@
-"""Administrative calls leave a line each in the log, and are told to listeners, whether they took effect or were refused: who asked, for
-what, what became of it.
+"""Administrative calls are logged, a line each, and reported to listeners, whether they took effect or were refused: the caller, the
+request, the outcome.
 
-An allow-list says which arguments are shown, so that a new argument is not logged by accident: never a password, never what a body or
-a pattern for bodies holds. Values are fields of the line, which the formatters of `supervision.logs` escape and cut, so no caller's
-text can forge a line.
+An allow-list names the arguments that are shown, so that a new argument is not logged by accident: never a password, never the content of
+a body or a pattern for bodies. Values are fields of the line, which the formatters of `supervision.logs` escape and truncate, so no
+caller's text can forge a line.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def _nothing(_: Any) -> Fields:
 
 
 class Administrative(NamedTuple):
-    """What the line of one method's calls shows.
+    """The fields in the line of one method's calls.
 
     `asked`: fields of the arguments; `queue` is one of them.
-    `affected`: how many jobs the answer says were affected; None if it says nothing of that.
+    `affected`: how many jobs were affected according to the answer; None if it does not contain that.
     `answered`: fields of the answer.
-    `takes_password`: whether the admin password may take the place of a role.
-    `tells_refusals`: whether listeners learn of refused calls. Not if programs repeat such calls, which would push out other entries.
+    `takes_password`: whether the admin password may replace a role.
+    `tells_refusals`: whether listeners learn of refused calls. Not if programs repeat such calls, which would displace other entries.
     """
 
     asked: Callable[[Any], Fields]
@@ -62,7 +62,7 @@ def given(request: Any, *fields: str) -> Fields:
 
 
 class AdministrativeCall(NamedTuple):
-    """One administrative call. `arguments` are those of the wire; `peer` and `host`: where its connection came from."""
+    """One administrative call. `arguments` are those of the wire; `peer` and `host`: the origin of its connection."""
 
     shown: Administrative
     method: str
@@ -73,7 +73,7 @@ class AdministrativeCall(NamedTuple):
 
 
 def succeeded(call: AdministrativeCall, answer: object) -> AdministrativeChange:
-    """The call took effect, as its answer says."""
+    """The call took effect, according to its answer."""
     affected = None if call.shown.affected is None else call.shown.affected(answer)
     answered = call.shown.answered(answer)
     _log(call, {**answered, "outcome": OK} if affected is None else {**answered, "outcome": OK, "jobs": affected})
@@ -81,8 +81,8 @@ def succeeded(call: AdministrativeCall, answer: object) -> AdministrativeChange:
 
 
 def refused(call: AdministrativeCall, error: PinLaterError) -> AdministrativeChange | None:
-    """The call was answered with an error. None if listeners are not told, as of a caller without rights, who could fill memories with
-    it: the log has it."""
+    """The call was answered with an error. None if listeners are not told, as for a caller without rights, which could fill memories with
+    it: it is in the log."""
     code = code_of(error).name
     _log(call, {"outcome": code, "detail": error.detail})
     if isinstance(error, TokenInvalid | TokenRequired) or not call.shown.tells_refusals:
@@ -91,7 +91,7 @@ def refused(call: AdministrativeCall, error: PinLaterError) -> AdministrativeCha
 
 
 def interrupted(call: AdministrativeCall) -> AdministrativeChange:
-    """The call was cut off by the end of the server or of its connection, and may or may not have taken effect."""
+    """The call was interrupted by the end of the server or of its connection, and may or may not have taken effect."""
     _log(call, {"outcome": INTERRUPTED})
     return _change(call, ChangeOutcome.UNKNOWN, INTERRUPTED)
 
@@ -115,7 +115,7 @@ def _change(
     queue = str(fields.pop("queue"))[:TEXT_MAX]
     caller, context = call.caller, call.arguments.context
     if call.shown.takes_password and Role.ADMIN.value not in caller.roles and outcome is not ChangeOutcome.REFUSED:
-        fields["admin_password"] = True  # which was the right one
+        fields["admin_password"] = True  # whether it was the right one
         caller = caller._replace(who=ADMIN_PASSWORD) if caller.who == NO_TOKEN else caller
     source = context.source[:TEXT_MAX]
     address = shown_address(context.caller_address or "", call.host)[:TEXT_MAX]

@@ -1,6 +1,6 @@
-"""The answers of one connection on their way to the kernel: those that are ready together go out in one write.
+"""The answers of one connection before the kernel accepts them: those that are ready together are sent in one write.
 
-While the kernel doesn't take all of them, the whole write is counted in the server's budget, since it is one piece of memory.
+While the kernel doesn't accept all of them, the whole write is counted in the server's budget, since it is one piece of memory.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ ANSWERS_A_WRITE = 64
 
 
 class AnswerWriter:
-    """Belongs to one connection, which passes on what the event loop tells it.
+    """Belongs to one connection, which passes on the notifications of the event loop.
 
-    `collected`: answers for the next write, of `collected_bytes` together. `drained`: there while the kernel has not taken everything,
-    and done when it has. `held_bytes`: what is counted of these answers. `stalled_since_s`: since when it takes nothing.
+    `collected`: answers for the next write, with a total of `collected_bytes`. `drained`: set while the kernel has not accepted everything,
+    and done when it has. `held_bytes`: how many bytes of these answers are counted. `stalled_since_s`: since when the kernel accepts
+    nothing.
     """
 
     __slots__ = (
@@ -41,40 +42,40 @@ class AnswerWriter:
         self.stalled_since_s: float | None = None
 
     def count_in(self, budget: BytesInFlight) -> None:
-        """From now on counts there. What it holds must be counted there already."""
+        """Counts the bytes there from now on. The bytes that it holds must already be counted there."""
         self._budget = budget
 
     def connect(self, transport: asyncio.Transport) -> None:
-        """`pause` is to be called whenever the kernel doesn't take all of an answer, and `resume` once it has."""
+        """Call `pause` whenever the kernel doesn't accept all of an answer, and `resume` once it has."""
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
 
     def disconnect(self) -> None:
-        """The connection is gone, and so is what the kernel has not taken."""
+        """The connection is gone, and so is everything that the kernel has not accepted."""
         self._transport = None
 
     @property
     def is_open(self) -> bool:
-        """Whether what is written may still reach the peer."""
+        """Whether written data may still reach the peer."""
         return self._transport is not None and not self._transport.is_closing()
 
-    # --- answers that go out together -------------------------------------------------------------------------------------
+    # --- answers that are sent together -----------------------------------------------------------------------------------
     def collect(self, answer: bytes) -> None:
         """Keeps an answer for the next write."""
         self.collected.append(answer)
         self.collected_bytes += len(answer)
 
     def take_collected(self) -> bytes:
-        """All that is collected, as one write."""
+        """All collected answers, as one write."""
         collected = self.collected
         data = collected[0] if len(collected) == 1 else b"".join(collected)
         collected.clear()
         self.collected_bytes = 0
         return data
 
-    # --- written, and not taken by the kernel -----------------------------------------------------------------------------
+    # --- written, and not accepted by the kernel --------------------------------------------------------------------------
     def write(self, data: bytes) -> bool:
-        """Writes; returns whether it now waits for the kernel to take it. All of it is counted until the kernel has taken all."""
+        """Writes; returns whether it now waits for the kernel to accept it. All of it is counted until the kernel has accepted all."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return False
@@ -87,12 +88,12 @@ class AnswerWriter:
         return True
 
     def pause(self, now_s: float, loop: asyncio.AbstractEventLoop) -> None:
-        """The kernel has not taken all that was written."""
+        """The kernel has not accepted all written data."""
         self.stalled_since_s = now_s
         self.drained = loop.create_future()
 
     def resume(self) -> None:
-        """The kernel has taken everything, or the connection is gone."""
+        """The kernel has accepted everything, or the connection is gone."""
         self.stalled_since_s = None
         self.free()
         if self.drained is not None and not self.drained.done():
@@ -100,16 +101,16 @@ class AnswerWriter:
         self.drained = None
 
     def free(self) -> None:
-        """Counts nothing any more of what was written."""
+        """No longer counts what was written."""
         self._budget.hold_answer(-self.held_bytes)
         self.held_bytes = self._unsent_bytes = 0
 
     def unsent_bytes(self) -> int:
-        """How much the kernel has not taken."""
+        """How many bytes the kernel has not accepted."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def look_at_progress(self, now_s: float) -> None:
-        """A client that reads slowly is not one that doesn't read."""
+        """A client that reads slowly is different from one that doesn't read."""
         unsent_bytes = self.unsent_bytes()
         if unsent_bytes < self._unsent_bytes:
             self.stalled_since_s = now_s

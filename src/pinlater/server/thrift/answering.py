@@ -1,7 +1,7 @@
 """From one frame to its reply: decode, find the operation, call it, encode. Knows no sockets.
 
-Whatever goes wrong in an operation becomes an answer; only a frame that is no Thrift at all comes out as an error, because then
-the connection is lost. Written to cost little for each request: no objects beyond the decoded call, no formatting unless it is logged.
+Any failure in an operation becomes an answer; only a frame that is not Thrift at all raises an error, because then the connection is
+lost. Written to cost little for each request: no objects beyond the decoded call, no formatting unless it is logged.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from pinlater.wire.methods import METHODS as WIRE_METHODS
 logger = logging.getLogger(__name__)
 
 NO_ANSWER = b""
-# Of a dequeue for which the quota has no poll, but whose acks are to be carried out. Without any wait a paused queue would refuse it.
+# For a dequeue for which the quota has no poll, but whose acks are to be executed. Without any wait a paused queue would refuse it.
 WAIT_OVER_QUOTA_MS = 1
 _QUEUES_SHOWN = 3
 
 
 class Recipient(CountedConnection, Protocol):
-    """What answering a request needs to know of the connection it came on, and tells it."""
+    """The data and methods of a connection that answering a request needs."""
 
     gone: bool  # no client will read the answer; jobs must not be handed out
     waiting: bool  # set while a long poll or a search of bodies is under way, which may be cancelled
     last_request: bool  # set when the connection is to be closed after the answer
-    active_at_s: float  # set to when the answer was ready
+    active_at_s: float  # set to the time when the answer was ready
     handed_out: DequeueAnswer | None  # set to the answer where it hands out jobs; None again once it is delivered
 
     @property
-    def peer(self) -> str: ...  # who is at the other end, for the log
+    def peer(self) -> str: ...  # the name of the other end, for the log
 
     @property
     def host(self) -> str: ...  # the address of the other end, without its port
@@ -76,7 +76,7 @@ class Recipient(CountedConnection, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MethodRoute:
-    """Where a method's calls go."""
+    """The service that executes a method's calls."""
 
     served: ServedMethod
     handle: Handler
@@ -86,10 +86,11 @@ class MethodRoute:
 
 
 class Answering:
-    """One server's way from frames to replies. `running` counts requests under way, long polls excepted.
+    """Converts the frames of one server's callers to replies. `running` counts requests under way, long polls excepted.
 
-    `large_frames` decodes what is large; not given, that is done on the event loop as well. `methods`: the record of each method.
-    `guard`: access control; not given, there is none.
+    `large_frames` decodes large frames; if it is not given, they are decoded on the event loop as well. `methods`: the record of each
+    method.
+    `guard`: access control, if there is any.
     """
 
     def __init__(
@@ -209,7 +210,7 @@ class Answering:
     def _refused_by_quota(
         self, guard: Guard, call: DecodedCall, route: MethodRoute, recipient: Recipient, frame_bytes: int
     ) -> bytes:
-        """The refusal of a call that the quota of its token has no space for; `NO_ANSWER` if it has."""
+        """The refusal of a call for which the quota of its token has no space; `NO_ANSWER` if it has space."""
         error = None if self.quotas is None else self.quotas.refusal(call, recipient, frame_bytes)
         if error is None:
             return NO_ANSWER
@@ -221,7 +222,8 @@ class Answering:
     async def _deny(
         self, guard: Guard, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: AccessDenied
     ) -> bytes:
-        """The refusal of a caller who may not do this, later the more often its address was refused. It does not count as running."""
+        """The refusal of a caller that may not do this, delayed more the more often its address was refused. It does not count as
+        running."""
         recipient.last_request = recipient.over_limit
         delay_s = guard.refused(call, recipient.host, error)
         if delay_s:
@@ -239,7 +241,7 @@ class Answering:
         return TooManyRequests(self._requests_max)
 
     async def _wait(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
-        """A long poll: it doesn't count as running, and may be cancelled when its caller goes."""
+        """A long poll: it doesn't count as running, and may be cancelled when its caller has gone."""
         recipient.waiting = True
         self.waiting += 1
         token = None if recipient.use is None else recipient.use.token
@@ -256,7 +258,7 @@ class Answering:
     async def _carry_out_within(
         self, cost_bytes: int, call: DecodedCall, route: MethodRoute, recipient: Recipient
     ) -> bytes:
-        """Carries out a call that may need that much memory, or refuses it."""
+        """Executes a call that may need that much memory, or refuses it."""
         reserved = self.budget.reserve_scan(cost_bytes)
         if not reserved:
             self._metrics.count("thrift_requests_refused_for_memory")
@@ -308,7 +310,7 @@ class Answering:
         return reply
 
     def _check_long(self, size_bytes: int, call: DecodedCall, route: MethodRoute, answer: Any) -> None:
-        """Raises `AnswerTooLarge` for an answer that is too long, unless it is a single job that fits a frame. That would stay in its queue
+        """Raises `AnswerTooLarge` for an answer that is too long, unless it is a single job that fits a frame. It would stay in its queue
         for ever.
         """
         jobs_shown = route.served.jobs_shown
@@ -336,7 +338,7 @@ class Answering:
             self._service.changed(change)
 
     def undelivered(self, answer: DequeueAnswer) -> None:
-        """The kernel did not get all of this answer: its jobs go back, unspent."""
+        """The kernel did not accept all of this answer: its jobs go back, unspent."""
         self._service.dequeuing.undelivered(answer.queue, answer.claimed)
 
     def _failed(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: PinLaterError) -> bytes:
@@ -363,9 +365,9 @@ class Answering:
         return encode_application_error(error.name, error.seqid, error.kind, error.message)
 
     def refuse_unread(self, head: bytes, *, pipelined: bool) -> bytes:
-        """The answer to a frame that was thrown away but for its beginning; `NO_ANSWER` if its caller waits for none.
+        """The answer to a frame of which only the beginning was kept; `NO_ANSWER` if its caller waits for none.
 
-        Raises `WireError` if it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
+        Raises `WireError` if it is not a call. `pipelined`: too many requests wait on its own connection; otherwise the budget is used up.
         """
         self._metrics.count("thrift_requests_refused_for_memory")
         return self._refuse_head(head, TooManyPipelined() if pipelined else TooManyBytes(self.budget.limit_bytes))
@@ -388,7 +390,7 @@ class Answering:
         return encode_exception(method, header.seqid, declared_exception(error))
 
     def too_long(self, error: FrameTooLong) -> bytes:
-        """What to tell the caller of a frame beyond the bound; `NO_ANSWER` if it isn't known to be a call."""
+        """The error for the caller of a frame beyond the bound; `NO_ANSWER` if it isn't known to be a call."""
         try:
             header = self._header(error.start)
         except WireError:
@@ -411,7 +413,7 @@ class Answering:
 
 
 def _counted_as(error: PinLaterError) -> str:
-    """What metrics call it."""
+    """The name of the method in metrics."""
     return error.detail if isinstance(error, AccessDenied | QuotaExceeded) else code_of(error).name
 
 

@@ -1,19 +1,19 @@
-"""One connection: bytes to frames, one request after the other, answers in order.
+"""One connection: from bytes to frames, one request after the other, answers in order.
 
 One task answers all requests, from the first to the end of the connection: to start one for each request would take a tenth of what a
-request costs. Answers to requests that take no waiting go out together.
+request costs. Answers to requests that need no waiting are sent together.
 
-What bounds it: reading stops while too much waits unanswered, answering stops while the kernel doesn't take the answers, and the
-server's sweep cuts a connection that makes no progress. All that it holds, in (`request_queue.py`) and out (`answer_writer.py`), is
-counted in the server's budget; what doesn't fit is thrown away as it comes and answered with an error, in its turn. So is what has to
-give way to others' requests (`shed`).
+Its bounds: reading stops while too much waits unanswered, answering stops while the kernel doesn't accept the answers, and the server's
+sweep closes a connection that makes no progress. All bytes that it holds, in (`request_queue.py`) and out (`answer_writer.py`), are
+counted in the server's budget; a request that doesn't fit is discarded as it arrives and answered with an error, in its turn. So is a
+request that has to give way to others' requests (`shed`).
 
-Nothing is read while reading is paused, not even that the peer has gone. So the sweep asks the kernel, and goes on reading, only to
-refuse what comes, if requests wait behind a long poll: the news that the peer has gone may be behind them.
+Nothing is read while reading is paused, not even that the peer has gone. So the sweep asks the kernel, and continues reading, only to
+refuse new requests, if requests wait behind a long poll: the news that the peer has gone may be behind them.
 
-Weakness: an answer that was handed to the kernel counts as delivered; a peer that dies before reading it keeps its claims until
-they time out. What is still in this process when the connection is lost is given back. A peer that only closed its sending side still
-gets its answers, but no jobs, and its searches of bodies are ended: mostly it is gone.
+Weakness: an answer that was passed to the kernel counts as delivered; a peer that dies before reading it keeps its claims until they time
+out. Claims in answers that are still in this process when the connection is lost are given back. A peer that only closed its sending side
+still gets its answers, but no jobs, and its searches of bodies are ended: usually it is gone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LONG_FRAME_BYTES = SMALL_BYTES // ANSWERS_A_WRITE  # no other request follows one of more than this in its turn
+LONG_FRAME_BYTES = SMALL_BYTES // ANSWERS_A_WRITE  # no other request follows one with more bytes than this in its turn
 # Of an oversized frame, at most this many times the bound is read, so that the client can read the error.
 FRAMES_DISCARDED = 4
 
@@ -95,9 +95,9 @@ class ThriftConnection(asyncio.Protocol):
         self._idle: asyncio.Future[None] | None = None  # what the task waits for while there are no requests
         self._flush_scheduled = False
         self._reading_paused = False
-        self._refusing = False  # all that comes, while requests wait behind a long poll
+        self._refusing = False  # all requests that arrive while requests wait behind a long poll
         self._draining = False
-        self._discarding_bytes: int | None = None  # what is to come of a frame that is too long
+        self._discarding_bytes: int | None = None  # the remaining bytes of a frame that is too long
         self._other_call = b""  # the beginning of a call in another protocol, until it shows how to answer it
         self._farewell = b""  # the last answer
         self._closing_at_s: float | None = None
@@ -107,7 +107,7 @@ class ThriftConnection(asyncio.Protocol):
         self.host = ""
         self.handed_out: DequeueAnswer | None = None
         self.waiting = False
-        self.silent = True  # the server is to be told of the next request
+        self.silent = True  # the server must be notified of the next request
         self.over_limit = False
         self.last_request = False
         self.use: ConnectionUse | None = None
@@ -171,7 +171,7 @@ class ThriftConnection(asyncio.Protocol):
         self.resume_writing()
         self._server.closed(self)
 
-    # --- requests that come -----------------------------------------------------------------------------------------------
+    # --- incoming requests ------------------------------------------------------------------------------------------------
     def _accept(self, frames: list[bytes]) -> None:
         """Queues requests, and starts answering if no request is under way."""
         now_s = self.active_at_s = self._server.monotonic()
@@ -203,7 +203,7 @@ class ThriftConnection(asyncio.Protocol):
             self._pause_reading()
 
     def _hold_partial(self, partial_bytes: int) -> None:
-        """Counts what is here of a frame that isn't whole yet."""
+        """Counts the received bytes of an incomplete frame."""
         if self._requests.hold_partial(partial_bytes, self._server.monotonic()) <= 0:
             return
         if partial_bytes > SMALL_FRAME_BYTES and self._refuse_over_quota():
@@ -216,7 +216,7 @@ class ThriftConnection(asyncio.Protocol):
             self._pause_reading()
 
     def _refuse_partial(self) -> None:
-        """Throws away the frame that is being received, and what is to come of it, if it may not stay."""
+        """Discards the frame that is being received, with the rest of it, if it may not stay."""
         partial_bytes = self._requests.partial_bytes
         if self._may_stay(partial_bytes) or partial_bytes < HEAD_BYTES:
             return
@@ -230,7 +230,7 @@ class ThriftConnection(asyncio.Protocol):
 
     # --- quotas -----------------------------------------------------------------------------------------------------------
     def count_for(self, token: TokenUse, own_bytes: int) -> ConnectionUse:
-        """Counts the bytes that it holds for that token from now on. `own_bytes`: those of the request under way."""
+        """From now on counts the bytes that it holds for that token. `own_bytes`: those of the request under way."""
         use = self.use
         if use is None:
             held_bytes = (
@@ -246,12 +246,12 @@ class ThriftConnection(asyncio.Protocol):
         return use
 
     def end_when_answered(self) -> None:
-        """Closes after the answer of the request under way, unless others have come, perhaps of other callers."""
+        """Closes after the answer of the request under way, unless others have arrived, perhaps of other callers."""
         if not self._requests.waiting and not self._requests.partial_bytes:
             self.last_request = True
 
     def _refuse_over_quota(self) -> bool:
-        """Throws away a long frame that is not whole yet if the quota of its token has no space for it; whether it did."""
+        """Discards a long, incomplete frame if the quota of its token has no space for it; returns whether it did."""
         quotas = self._server.answering.quotas
         if quotas is None or not quotas.are_set:
             return False
@@ -268,7 +268,7 @@ class ThriftConnection(asyncio.Protocol):
         return True
 
     def _may_stay(self, frame_bytes: int) -> bool:
-        """Whether a frame, which is counted already, is kept and not refused; others' may have to give way to it."""
+        """Whether a frame, which is already counted, is kept and not refused; others' frames may have to give way to it."""
         if self._refusing and self.waiting:
             return False
         alone = not self.busy and not self._requests.waiting
@@ -277,7 +277,7 @@ class ThriftConnection(asyncio.Protocol):
     # --- giving way to others' requests -----------------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
-        """What it holds of requests that are not begun: of a frame that is not whole, and of frames behind a long poll."""
+        """The bytes that it holds of requests that are not begun: of an incomplete frame, and of frames behind a long poll."""
         return self._requests.partial_bytes + (self._requests.queued_bytes if self.waiting else 0)
 
     @property
@@ -287,7 +287,7 @@ class ThriftConnection(asyncio.Protocol):
         return requests.oldest_arrived_s if self.waiting and requests.waiting else requests.partial_since_s
 
     def shed(self) -> None:
-        """Throws away what `held_bytes` counts, but for the beginnings of frames; each is answered with an error in its turn."""
+        """Discards the bytes that `held_bytes` counts, except for the beginnings of frames; each is answered with an error in its turn."""
         if self.waiting:
             self._requests.shed()
         if self._requests.partial_bytes >= HEAD_BYTES:
@@ -298,9 +298,9 @@ class ThriftConnection(asyncio.Protocol):
         self._server.metrics.count("thrift_connections_cut_for_memory")
         self.abort()
 
-    # --- reading, and not reading -----------------------------------------------------------------------------------------
+    # --- pausing and resuming reading -------------------------------------------------------------------------------------
     def _pause_reading(self) -> None:
-        """Reads no more before all that waits is answered, or the sweep sees that it waits for long."""
+        """Stops reading until all waiting requests are answered, or the sweep sees that it waits for long."""
         if self._budget.exhausted:
             self.cut_for_memory()
             return
@@ -320,7 +320,7 @@ class ThriftConnection(asyncio.Protocol):
         return descriptor_of(self._transport)
 
     def look_at_peer(self, events: int) -> None:
-        """Told by the sweep, while reading is paused, what the kernel knows of the peer (0: nothing)."""
+        """Called by the sweep, while reading is paused, with what the kernel knows about the peer (0: nothing)."""
         if events & (select.POLLHUP | select.POLLERR):
             if self._transport is not None:
                 self._transport.abort()
@@ -336,7 +336,7 @@ class ThriftConnection(asyncio.Protocol):
 
     # --- bad frames -------------------------------------------------------------------------------------------------------
     def _refuse(self, error: WireError) -> None:
-        """Closes the connection, since no frame can be told from the next any more. Answers the requests that came before.
+        """Closes the connection, since the next frame can no longer be found. First answers the requests that came before.
 
         The sender of a frame that is too long gets an error. It reads no answer before it has sent the whole frame, so the rest of
         the frame is read and discarded, up to `FRAMES_DISCARDED` times the bound.
@@ -364,7 +364,7 @@ class ThriftConnection(asyncio.Protocol):
         self.drain()
 
     def _answer_other(self, received: bytes) -> None:
-        """Answers a call without framed transport in its own manner, once enough of it has come; what follows is discarded, so that its
+        """Answers a call without framed transport in its own protocol, once enough of it has arrived; the rest is discarded, so that its
         client, which reads no answer before it has sent the whole call, can read it."""
         other = other_call(received)
         self._other_call = b""
@@ -396,7 +396,7 @@ class ThriftConnection(asyncio.Protocol):
 
     # --- answers ----------------------------------------------------------------------------------------------------------
     async def _serve(self) -> None:
-        """Answers what is queued, in order, and waits for more, until the connection is to be closed."""
+        """Answers the queued requests, in order, and waits for more, until the connection is to be closed."""
         answering, standstill = self._server.answering, self._server.standstill
         requests, writer = self._requests, self._writer
         waiting = requests.waiting
@@ -419,7 +419,7 @@ class ThriftConnection(asyncio.Protocol):
                     continue
                 if (now_s := standstill.monotonic()) > standstill.until_s:
                     standstill.found(now_s)
-                    return  # nothing that came before is carried out; every connection has been cut, this one too
+                    return  # no earlier request is executed; every connection has been closed, this one too
                 request = requests.begin()
                 if isinstance(request, QueuedRequest):
                     frame = request.frame
@@ -462,7 +462,7 @@ class ThriftConnection(asyncio.Protocol):
                 self._close()
 
     def _deliver(self, reply: bytes) -> None:
-        """Writes an answer that hands out jobs. Those of which the kernel doesn't take all wait for `resume_writing`."""
+        """Writes an answer that hands out jobs. Answers that the kernel doesn't accept completely wait for `resume_writing`."""
         if self._reading_paused and peer_has_left(self._transport):
             self._take_back()
             return
@@ -486,9 +486,9 @@ class ThriftConnection(asyncio.Protocol):
             self._server.answering.undelivered(answer)
 
     async def _between_requests(self, frame_bytes: int) -> None:
-        """Answers go out together at the end of this turn of the loop, so that none waits for a slow request behind it.
+        """Answers are sent together at the end of this turn of the loop, so that none waits for a slow request behind it.
 
-        Requests that never wait take turns with the other connections', and fill no more memory than may wait to be written.
+        Requests that never wait alternate with those of other connections, and use no more memory than may wait to be written.
         """
         if not self._flush_scheduled:
             self._flush_scheduled = True
@@ -512,7 +512,7 @@ class ThriftConnection(asyncio.Protocol):
             self._server.stalled(self)
 
     def look_at_progress(self, now_s: float) -> None:
-        """Told by the sweep while the kernel does not take all answers."""
+        """Called by the sweep while the kernel does not accept all answers."""
         self._writer.look_at_progress(now_s)
 
     # --- the end ----------------------------------------------------------------------------------------------------------
@@ -522,21 +522,21 @@ class ThriftConnection(asyncio.Protocol):
         return with_port(self._peer)
 
     def _close(self) -> None:
-        """Closes once everything written is out."""
+        """Closes once everything written is sent."""
         self._flush()
         if self._transport is not None and not self._transport.is_closing():
             self._closing_at_s = self._server.monotonic()
             self._transport.close()
 
     def drain(self) -> None:
-        """Answers what has come, then closes; at once if nothing is under way. Reads no further."""
+        """Answers the requests that have arrived, then closes; at once if nothing is under way. Reads no further."""
         self._draining = True
         stop_reading(self._transport)
         if not self.busy:
             self._close()
 
     def abort(self) -> None:
-        """Closes without writing the rest, and ends what is under way."""
+        """Closes without writing the rest, and ends the request under way."""
         self._requests.clear()
         if self._task is not None:
             self._task.cancel()
@@ -545,12 +545,12 @@ class ThriftConnection(asyncio.Protocol):
             self._transport.abort()
 
     def holds_old_frame(self, begun_before_s: float) -> bool:
-        """Whether it holds a frame that began before that moment and isn't whole, with no request under way."""
+        """Whether it holds an incomplete frame that began before that moment, with no request under way."""
         requests = self._requests
         return not self.busy and requests.partial_bytes > 0 and requests.partial_since_s < begun_before_s
 
     def overdue(self, now_s: float, idle_s: float, stall_s: float) -> str:
-        """Why the connection should be cut now, as a counter's name; '' for no reason."""
+        """Why the connection should be closed now, as a counter's name; '' for no reason."""
         stalled_since_s = self._writer.stalled_since_s
         since_s = stalled_since_s if stalled_since_s is not None else self._closing_at_s
         if since_s is not None and now_s - since_s > stall_s:

@@ -1,7 +1,7 @@
-"""What one connection uses of quotas: its bytes in flight, and itself.
+"""The use of quotas by one connection: its bytes in flight, and itself.
 
-Both count for the token of its latest request. A token whose quota is used up takes over a connection that is open for another token, such
-as those that callers of a console share, up to a bound; beyond it, the connection goes on counting for the other token. So each open
+Both count for the token of its latest request. A token whose quota is used up takes over a connection that is open for another token,
+such as those that callers of a console share, up to a bound; beyond it, the connection still counts for the other token. So each open
 connection counts for one token, and no caller is refused over a connection that is open anyway.
 """
 
@@ -12,16 +12,16 @@ from pinlater.server.access.quotas import TokenUse
 
 
 class ConnectionUse:
-    """Counts for one connection. Its parts count in it as in the server's budget, which it passes everything on to.
+    """Counts for one connection. It counts its parts, as the server's budget does, and passes everything on to the budget.
 
-    `token`: for which its bytes count. `counts_for`: the token for which the connection counts; None for none. `is_beyond` the quota of
-    that token. `reports_only`: and it may carry only reports of workers.
+    `token`: the token for which its bytes count. `counts_for`: the token for which the connection counts; None for none. `is_beyond`: it
+    is beyond the quota of that token. `reports_only`: it may also carry only reports of workers.
     """
 
     __slots__ = ("_budget", "_ended", "bytes_held", "counts_for", "is_beyond", "reports_only", "token")
 
     def __init__(self, budget: ByteBudget, token: TokenUse, bytes_held: int, *, ended: bool) -> None:
-        """`bytes_held`: what the budget counts for the connection already. `ended`: it is closed, and only its last request goes on."""
+        """`bytes_held`: what the budget already counts for the connection. `ended`: it is closed, and only its last request continues."""
         self._budget = budget
         self._ended = ended
         self.token = token
@@ -61,7 +61,7 @@ class ConnectionUse:
 
     # --- the connection ---------------------------------------------------------------------------------------------------
     def takes(self, *, is_report: bool) -> bool:
-        """Whether the connection may carry a request of `token`, for which it counts from now on if it can."""
+        """Whether the connection may carry a request of `token`, for which it then counts."""
         token, counted_for = self.token, self.counts_for
         if self._ended or (counted_for is token and not self.is_beyond):
             return True
@@ -80,13 +80,13 @@ class ConnectionUse:
         return self.counts_for is not None
 
     def take(self) -> None:
-        """Counts the connection for its token, also beyond the quota: it was open before connections were counted."""
+        """Counts the connection for its token, even beyond the quota: it was open before connections were counted."""
         if not self._ended:
             self.token.connections += 1
             self.counts_for = self.token
 
     def end(self) -> None:
-        """The connection is closed, and counts no more. A request under way still does."""
+        """The connection is closed, and no longer counts. A request under way still does."""
         self._leave()
         self._ended = True
 

@@ -1,4 +1,4 @@
-"""From errors to the wire: the one place where it is decided what a caller gets to read of a failure."""
+"""From errors to the wire: the one place that decides how much of a failure a caller sees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pinlater.wire.generated import structs as types
 
 
 def declared_exception(error: PinLaterError) -> types.PinLaterException:
-    """The answer for an error of the service. Its code is one of the eleven; what is finer is in `detail`."""
+    """The answer for an error of the service. Its code is one of the eleven; `detail` is more specific."""
     return types.PinLaterException(
         error_code=int(code_of(error)),
         message=error.message,
@@ -18,7 +18,7 @@ def declared_exception(error: PinLaterError) -> types.PinLaterException:
 
 
 def unexpected() -> PinLaterError:
-    """What a caller is told of a fault of ours: nothing of its inside, which is in the log."""
+    """The answer for a bug of ours: it contains no internals, which are in the log."""
     return PinLaterError("Internal error; the server's log says more", detail="INTERNAL")
 
 
@@ -33,7 +33,7 @@ class TooManyRequests(TooManyWaiting):
 
 
 class TooManyBytes(TooManyWaiting):
-    """This request does not fit into what the server may hold in memory now. Nothing of it was done."""
+    """This request does not fit into the memory that the server may use now. Nothing of it was executed."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class TooManyBytes(TooManyWaiting):
 
 
 class TooManyPipelined(TooManyWaiting):
-    """Too many requests wait on one connection behind a dequeue that waits for jobs. Nothing of this one was done."""
+    """Too many requests wait on one connection behind a dequeue that waits for jobs. Nothing of this one was executed."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -51,7 +51,7 @@ def show_thrift(metrics: Metrics, connections: Callable[[], int], answering: Ans
 
 
 def show_quotas(metrics: Metrics, access: AccessControl) -> None:
-    """Registers what callers use by token, for tokens in the file and callers without one. While there is no quota, nothing is shown."""
+    """Registers the use of callers by token, for tokens in the file and callers without one. While there is no quota, nothing is shown."""
 
     def show(name: str, prometheus: str, read: Callable[[TokenUse], float], help: str) -> None:
         metrics.labelled_gauge(name, lambda: _by_token(access, read), prometheus=prometheus, label="token", help=help)

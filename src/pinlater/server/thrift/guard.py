@@ -1,8 +1,8 @@
-"""Whether a call may be carried out: its method and its queues against what the caller's token allows, before any operation sees it.
+"""Whether a call may be executed: checks its method and its queues against the rights of the caller's token, before any operation sees it.
 
 A caller whose token is for some queues sees only these in lists. Acks, cancels and the like name their queue, and the operations ignore
-descriptors of other queues; only lookupJobs names no queue, so each of its descriptors is checked. Bodies that the caller's roles do not
-let it see are masked in its answers (`masking`).
+descriptors of other queues; only lookupJobs names no queue, so each of its descriptors is checked. Bodies that the caller's roles may not
+see are masked in its answers (`masking`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pinlater.wire.codec import DecodedCall
 
 logger = logging.getLogger(__name__)
 Change = Callable[[Any, Any], Awaitable[Any]]
-"""Makes of an answer what the caller sees: `(call, answer)`."""
+"""Converts an answer to the one that the caller sees: `(call, answer)`."""
 
 
 class Guard:
@@ -44,7 +44,7 @@ class Guard:
         self.access = access
 
     def admit(self, call: DecodedCall, served: ServedMethod, handle: Handler) -> Handler:
-        """Returns what carries out the call: `handle`, or, for a caller who sees less of the answer, another handler.
+        """Returns the function that executes the call: `handle`, or, for a caller that may see less of the answer, another handler.
 
         Raises AccessDenied.
         """
@@ -78,7 +78,7 @@ class Guard:
         return KnownCaller(self._shown(call, grant, who), self.caller(call), grant.rights, may, queues)
 
     def _shown(self, call: DecodedCall, grant: Grant, who: str) -> str:
-        """How people see a caller. What is in brackets at the end is proven; a source is only what callers call themselves."""
+        """How a caller is displayed. The part in brackets at the end is proven; a source is only what callers call themselves."""
         context = call.arguments.context
         if grant.name:
             return _with_proof(context.source, f" (token {who})")
@@ -93,13 +93,13 @@ class Guard:
         roles = tuple(role.value for role in grant.roles)
         try:
             return NamedCaller(grant.who(context.on_behalf_of), roles)
-        except AccessDenied:  # what it says is no name of a user
+        except AccessDenied:  # the user in the call is not a valid name
             return NamedCaller(grant.name, roles)
 
     def refused(self, call: DecodedCall, host: str, error: AccessDenied) -> float:
-        """Notes a refusal; after how many seconds it is to be answered.
+        """Notes a refusal; returns after how many seconds to answer it.
 
-        Callers without a good token are counted by address, each good token at an address for itself: all callers of a console have its
+        Callers without a good token are counted by address, each good token at an address separately: all callers of a console have its
         address, and guesses must not delay the refusals of others.
         """
         use = self.access.use_of(call.arguments.context.auth_token)
@@ -120,12 +120,12 @@ class Guard:
 
 
 def _with_proof(source: str, proof: str) -> str:
-    """A long source is cut, so that it can't push the name of the token out."""
+    """A long source is truncated, so that it can't displace the name of the token."""
     return source[: SOURCE_CHARS_MAX - len(proof)] + proof
 
 
 def _refusal(masks: BodyMasks, chosen: Chosen) -> BodiesMasked | None:
-    """A caller that may choose jobs by what it does not see could find a body letter by letter."""
+    """A caller that may choose jobs by hidden text could find a body letter by letter."""
     mask = masks.of(chosen.queue)
     if chosen.body_regex and mask.hides:
         return BodiesMasked.of(chosen.queue)

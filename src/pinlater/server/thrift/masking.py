@@ -1,8 +1,8 @@
-"""Masks bodies in answers to callers whose roles do not let them see these, whichever way the call came: commands, console and HTTP API
-are clients as others are. Where whole bodies are masked, so are the texts that may quote them.
+"""Masks bodies in answers to callers whose roles may not see them, whichever way the call came: commands, console and HTTP API are
+clients like others. If whole bodies are masked, so are the texts that may quote them.
 
-A dequeue that claims jobs is never masked: a worker needs its bodies whole. A filter by what is masked is refused, since a caller could
-find a body with it letter by letter. That refusal is an error of the call, not a denial that slows the caller down.
+A dequeue that claims jobs is never masked: a worker needs its bodies whole. A filter by masked text is refused, since a caller could find
+a body with it letter by letter. That refusal is an error of the call, not a denial that slows the caller down.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from pinlater.domain.body_masks import QueueMask, masked_status, masked_text
 from pinlater.domain.job_filter import group_of_texts
 
-# Bodies that are looked into before other calls get a turn of the event loop.
+# Bytes of bodies that are searched before other calls get a turn of the event loop.
 _BYTES_A_TURN = 32 * 1024
 
 
 class Turns:
-    """Gives other calls a turn after some bytes."""
+    """Yields to other calls after some bytes."""
 
     def __init__(self) -> None:
         self._bytes = 0

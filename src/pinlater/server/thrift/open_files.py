@@ -1,4 +1,4 @@
-"""How many connections this process may really hold: each takes a file descriptor, and the system sets a bound on those.
+"""How many connections this process can really hold: each takes a file descriptor, and the system bounds those.
 
 Without free descriptors no client can connect, not even to be refused, and stores can't open their files; so the bound on
 connections is kept below the system's.
@@ -13,7 +13,7 @@ CONNECTIONS_MIN = 16
 
 
 class TooFewOpenFiles(OSError):
-    """The system lets this process open so few files that it could not serve."""
+    """The system allows this process so few open files that it could not serve."""
 
     def __init__(self, allowed: int, needed: int) -> None:
         super().__init__(
@@ -22,7 +22,7 @@ class TooFewOpenFiles(OSError):
 
 
 def raise_file_limit(connections: int, others: int = 0) -> int:
-    """Raises the process's soft limit of open files, as far as it may, towards `connections`; returns how many fit.
+    """Raises the process's soft limit of open files, as far as allowed, towards `connections`; returns how many fit.
 
     `others`: how many descriptors the connections of other listeners may take. Raises `TooFewOpenFiles` if fewer than
     `CONNECTIONS_MIN` connections would fit: with fewer files, clients of one listener would keep those of the others out.

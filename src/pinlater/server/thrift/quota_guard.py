@@ -1,11 +1,11 @@
 """Quotas at a listener: refuses calls of callers whose token uses as much of this server as its quota allows.
 
-A call is refused before anything of it is carried out, and refusals close no connection that counts for a token. Reports of workers on
-their jobs (acks, checkpoints, heartbeats, releases) are let through longer than other calls, so that no job runs twice because polls and
-enqueues of the same token use all that there is.
+A call is refused before any part of it is executed, and refusals close no connection that counts for a token. Reports of workers on
+their jobs (acks, checkpoints, heartbeats, releases) are accepted longer than other calls, so that no job runs twice because polls and
+enqueues of the same token use up the quota.
 
-Weakness: the token of a request is known once its frame, or the beginning of a long one, has come. What a connection holds before
-that counts for the token of its latest request, or for none.
+Weakness: the token of a request is known once its frame, or the beginning of a long one, has arrived. Bytes that a connection holds before
+that count for the token of its latest request, or for none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOG_EVERY_S = 60.0
 class CountedConnection(Protocol):
     """The connection of a call."""
 
-    use: ConnectionUse | None  # None while no quota was looked at
+    use: ConnectionUse | None  # None while no quota was checked
     over_limit: bool  # it is refused as a whole, and closed
 
     def count_for(self, token: TokenUse, own_bytes: int) -> ConnectionUse: ...  # its bytes count for that token
@@ -45,7 +45,7 @@ class CountedConnection(Protocol):
 
 
 class CallHead(NamedTuple):
-    """What the beginning of a frame says."""
+    """The content of the beginning of a frame."""
 
     token: TokenUse
     is_report: bool
@@ -92,7 +92,7 @@ class QuotaGuard:
     def _refusal_for_bytes(
         self, token: TokenUse, use: ConnectionUse, request_bytes: int, *, is_report: bool
     ) -> QuotaExceeded | None:
-        """Requests that wait on the same connection don't count: they are carried out after this one."""
+        """Requests that wait on the same connection don't count: they are executed after this one."""
         waiting_bytes = use.bytes_held - request_bytes
         if token.takes_bytes(token.bytes_held - waiting_bytes, request_bytes, is_report=is_report):
             return None
@@ -101,11 +101,11 @@ class QuotaGuard:
     # --- long frames ------------------------------------------------------------------------------------------------------
     @property
     def are_set(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any quotas."""
         return self._access.has_quotas
 
     def caller_of(self, head: bytes) -> CallHead | None:
-        """Of which token the call is that begins so; None if that can't be told."""
+        """The token of the call that begins with these bytes; None if that can't be determined."""
         try:
             header = self._header(head)
         except WireError:
@@ -161,7 +161,7 @@ class QuotaGuard:
         return self._refused(token, BYTES, error)
 
     def _refused(self, token: TokenUse, what: str, error: QuotaExceeded) -> QuotaExceeded:
-        """Counts a refusal, and logs the first one, then at most one a minute of each token."""
+        """Counts a refusal, and logs the first one, then at most one a minute per token."""
         self._metrics.count(f"quota_refused_{what}")
         token.refusals += 1
         token.unlogged += 1

@@ -1,7 +1,7 @@
-"""What one connection holds of requests that are not begun: whole ones, in order, and the bytes of the frame that is being received.
+"""The requests of one connection that are not begun: whole ones, in order, and the bytes of the frame that is being received.
 
-All of it is counted in the server's budget until it is answered or thrown away. Of a request that may not stay, the beginning is kept,
-so that it is answered with an error in its turn. Knows no sockets, and does not decide which requests stay: `connection.py` does.
+All of them are counted in the server's budget until they are answered or discarded. If a request may not stay, its beginning is kept, so
+that it is answered with an error in its turn. Knows no sockets, and does not decide which requests stay: `connection.py` does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pinlater.domain.byte_budget import BytesInFlight
 from pinlater.server.thrift.settings import ThriftSettings
 
-HEAD_BYTES = 512  # of a frame that is thrown away: enough to know which call to answer
-QUEUED_BYTES = 200  # that a request takes while it waits, beside its frame
+HEAD_BYTES = 512  # of a frame that is discarded: enough to know which call to answer
+QUEUED_BYTES = 200  # bytes that a request takes while it waits, beside its frame
 # A connection is read up to this many times the bound on bytes that wait, refusals counted.
 PIPELINED_WHILE_REFUSING = 2
 
@@ -30,7 +30,7 @@ class QueuedRequest(NamedTuple):
 
 
 class RefusedRequest(NamedTuple):
-    """The beginning of a frame whose rest was thrown away: its call is answered with an error."""
+    """The beginning of a frame whose rest was discarded: its call is answered with an error."""
 
     arrived_s: float
     head: bytes
@@ -38,7 +38,7 @@ class RefusedRequest(NamedTuple):
 
 
 class OverQuotaRequest(NamedTuple):
-    """As `RefusedRequest`, of a frame for which the quota of its token had no space. `frame_bytes`: how long the frame was."""
+    """Like `RefusedRequest`, for a frame for which the quota of its token had no space. `frame_bytes`: how long the frame was."""
 
     arrived_s: float
     head: bytes
@@ -50,13 +50,13 @@ AnyRequest = QueuedRequest | RefusedRequest | OverQuotaRequest
 
 
 def refused(head: bytes, arrived_s: float) -> RefusedRequest:
-    """The request of a frame that may not stay, from its beginning or all of it."""
+    """The request of a frame that may not stay, from its beginning or the whole frame."""
     head = head[:HEAD_BYTES]
     return RefusedRequest(arrived_s, head, len(head) + QUEUED_BYTES)
 
 
 class RequestQueue:
-    """The requests of one connection that are not begun: `waiting`, to be changed only here; `partial_bytes` of a frame that isn't whole.
+    """The requests of one connection that are not begun: `waiting`, which only this class changes; `partial_bytes` of an incomplete frame.
 
     A request for which the budget has no space is `count`ed before others are asked to give way to it, then added by `append` or
     `refuse`. From `begin` to `end` a request is under way.
@@ -73,16 +73,16 @@ class RequestQueue:
         self.partial_since_s = 0.0
 
     def count_in(self, budget: BytesInFlight) -> None:
-        """From now on counts there. What it holds must be counted there already."""
+        """Counts the bytes there from now on. The bytes that it holds must already be counted there."""
         self._budget = budget
 
     @property
     def oldest_arrived_s(self) -> float:
-        """When the next request came. There must be one."""
+        """When the next request arrived. There must be one."""
         return self.waiting[0].arrived_s
 
     def is_full(self, *, refusing: bool) -> bool:
-        """Whether to read no further while a request is under way. `refusing`: all that comes is refused."""
+        """Whether to stop reading while a request is under way. `refusing`: all new requests are refused."""
         settings, held_bytes = self._settings, self.queued_bytes + self.partial_bytes
         if refusing:
             return held_bytes >= PIPELINED_WHILE_REFUSING * settings.max_pipelined_bytes or self._budget.exhausted
@@ -131,12 +131,12 @@ class RequestQueue:
         return request
 
     def end(self, request: AnyRequest) -> None:
-        """A request that was begun has its answer, or gets none."""
+        """The request under way has its answer, or gets none."""
         self._budget.free_bytes += request.counted_bytes
 
     # --- the frame that is being received ---------------------------------------------------------------------------------
     def hold_partial(self, partial_bytes: int, now_s: float) -> int:
-        """Counts what is here of a frame that isn't whole yet. Returns how many bytes more that is than before."""
+        """Counts the received bytes of an incomplete frame. Returns how many bytes more that is than before."""
         more_bytes = partial_bytes - self.partial_bytes
         if not self.partial_bytes:
             self.partial_since_s = now_s
@@ -145,12 +145,12 @@ class RequestQueue:
         return more_bytes
 
     def free_partial(self) -> None:
-        """The frame is whole, or was thrown away."""
+        """The frame is complete, or was discarded."""
         self._budget.free_bytes += self.partial_bytes
         self.partial_bytes = 0
 
     def refuse_partial(self, head: bytes, now_s: float) -> None:
-        """The frame was thrown away; its beginning is kept."""
+        """The frame was discarded; its beginning is kept."""
         self.free_partial()
         self._append_refused(refused(head, now_s))
 
@@ -161,7 +161,7 @@ class RequestQueue:
 
     # --- giving way -------------------------------------------------------------------------------------------------------
     def shed(self) -> None:
-        """Throws away the frames of whole requests, except for their beginnings."""
+        """Discards the frames of whole requests, except for their beginnings."""
         requests = self.waiting
         for index, request in enumerate(requests):
             if isinstance(request, QueuedRequest) and len(request.frame) > HEAD_BYTES:

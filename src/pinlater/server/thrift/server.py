@@ -1,4 +1,4 @@
-"""The listener: takes connections in, keeps them within bounds, sweeps out idle and stuck ones, and drains.
+"""The listener: accepts connections, keeps them within bounds, closes idle and stuck ones, and drains.
 
 Runs on asyncio's and on uvloop's event loop. Weakness: it trusts the service to answer; a request that never ends keeps its
 connection until the drain's grace is over.
@@ -49,9 +49,9 @@ _WRONG_CLIENTS_MAX = 1000  # remembered, so that each is logged once
 
 
 class ThriftServer:
-    """Serves `service` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
+    """Serves `service` over Thrift. `shared_port`: other processes of the same user may listen there too, and each gets some connections.
 
-    `budget` counts the bytes in flight; not given, it has the settings' limit. `other_connections`: how many other listeners of this
+    `budget` counts the bytes in flight; by default, it has the settings' limit. `other_connections`: how many other listeners of this
     process may hold; the system's bound on open files is shared with them. `methods`: the record of each method. `guard`: access control,
     if there is one. `certificate`: None serves without TLS.
     """
@@ -83,10 +83,10 @@ class ThriftServer:
         self.budget = self.answering.budget
         self._connections: dict[ThriftConnection, None] = {}
         self._silent: dict[ThriftConnection, None] = {}  # never sent a request, oldest first
-        self._paused: dict[ThriftConnection, None] = {}  # not read from: too much waits on them
+        self._paused: dict[ThriftConnection, None] = {}  # not read: too many requests wait on them
         self._wrong_clients: set[tuple[str, str]] = set()  # address, manner
-        self._stalled: dict[ThriftConnection, None] = {}  # with answers that the kernel doesn't take, oldest first
-        self._holders: dict[ThriftConnection, None] = {}  # that may hold large requests which no operation works on yet
+        self._stalled: dict[ThriftConnection, None] = {}  # with answers that the kernel doesn't accept, oldest first
+        self._holders: dict[ThriftConnection, None] = {}  # with large requests perhaps, not yet in an operation
         self._fruitless: set[str] = set()  # addresses for which nothing could give way
         self._fruitless_until_s = 0.0
         self.max_connections = settings.max_connections
@@ -118,7 +118,7 @@ class ThriftServer:
         return len(self._connections)
 
     async def start(self) -> None:
-        """Listens. Raises `OSError` if the address can't be had."""
+        """Listens. Raises `OSError` if it can't listen on the address."""
         loop = asyncio.get_running_loop()
         settings = self.settings
         possible = raise_file_limit(
@@ -159,9 +159,10 @@ class ThriftServer:
         return lambda: TlsProtocol(ThriftConnection(self, loop), side)
 
     async def drain(self, grace_s: float) -> None:
-        """Stops accepting, answers what has come, closes; what isn't done after `grace_s` is cut. May be called twice.
+        """Stops accepting, answers the requests that have arrived, closes; connections that are not done after `grace_s` are closed. May
+        be called twice.
 
-        Waiting dequeues are the service's to answer: tell it before or meanwhile.
+        The service answers waiting dequeues: tell it before or meanwhile.
         """
         if self._server is not None:
             self._server.close()
@@ -190,7 +191,7 @@ class ThriftServer:
             except TimeoutError:
                 return
 
-    # --- told by connections ----------------------------------------------------------------------------------------------
+    # --- called by connections --------------------------------------------------------------------------------------------
     def opened(self, connection: ThriftConnection) -> None:
         """Registers a connection. Over the bound it is refused with an error; far over it, the oldest silent one is closed."""
         count = len(self._connections)
@@ -210,7 +211,7 @@ class ThriftServer:
             oldest.abort()
 
     def wrong_client(self, host: str, manner: str) -> None:
-        """Logs once for each address that a client there speaks in another manner than this port."""
+        """Logs once for each address that a client there speaks another protocol than this port."""
         if (host, manner) in self._wrong_clients:
             return
         if len(self._wrong_clients) >= _WRONG_CLIENTS_MAX:
@@ -219,7 +220,7 @@ class ThriftServer:
         logger.warning("a client has called the Thrift port %s", manner, extra={"peer": host})
 
     def spoke(self, connection: ThriftConnection) -> None:
-        """A request came on it: its first, or one while it is over the limit."""
+        """A request arrived on it: its first, or one while it is over the limit."""
         self._silent.pop(connection, None)
         if connection.over_limit and len(self._connections) <= self.max_connections:
             connection.over_limit = False
@@ -236,15 +237,16 @@ class ThriftServer:
             self._empty.set()
 
     def reading_paused(self, connection: ThriftConnection) -> None:
-        """Notes a connection that is not read from: the sweep checks whether its peer is still there."""
+        """Notes a connection that is not read: the sweep checks whether its peer is still there."""
         self._paused[connection] = None
 
     def reading_resumed(self, connection: ThriftConnection) -> None:
-        """Forgets that: the connection is read from again."""
+        """Notes that the connection is read again."""
         self._paused.pop(connection, None)
 
     def stalled(self, connection: ThriftConnection) -> None:
-        """The kernel didn't take all of its answers. If they are too many, those that have waited longest are cut."""
+        """The kernel didn't accept all of its answers. If there are too many such connections, those that have waited longest are
+        closed."""
         self._stalled.setdefault(connection)
         while self.budget.exhausted and self._stalled:
             oldest = next(iter(self._stalled))
@@ -253,7 +255,7 @@ class ThriftServer:
             oldest.abort()
 
     def unstalled(self, connection: ThriftConnection) -> None:
-        """The kernel has all of its answers, or the connection is gone."""
+        """The kernel has accepted all of its answers, or the connection is gone."""
         self._stalled.pop(connection, None)
 
     # --- requests that give way -------------------------------------------------------------------------------------------
@@ -262,9 +264,9 @@ class ThriftServer:
         self._holders[connection] = None
 
     def shed_for(self, asker: ThriftConnection) -> bool:
-        """Sheds what others hold if the bytes in flight are used up; whether there is space again.
+        """Sheds requests of others if the bytes in flight are used up; returns whether there is space again.
 
-        First what is held too slowly, then what callers hold beyond their share.
+        First the bytes that are held too slowly, then those that callers hold beyond their share.
         """
         now_s, budget = self.monotonic(), self.budget
         if now_s > self._fruitless_until_s:
@@ -300,7 +302,7 @@ class ThriftServer:
         if not holder.held_bytes:
             self._holders.pop(holder, None)
 
-    # --- standing still ---------------------------------------------------------------------------------------------------
+    # --- standstill -------------------------------------------------------------------------------------------------------
     def _note_progress(self, loop: asyncio.AbstractEventLoop) -> None:
         self.standstill.runs(self.monotonic())
         self._progress_timer = loop.call_later(
@@ -308,7 +310,8 @@ class ThriftServer:
         )
 
     def _stood_still(self, seconds: float) -> None:
-        """Cuts all connections, also those that came meanwhile and were not taken in yet: they are made, and cut, in the next few turns."""
+        """Closes all connections, including those that arrived meanwhile and were not accepted yet: they are accepted, and closed, in the
+        next few turns."""
         self.metrics.count("thrift_standstills")
         logger.warning(
             "this server stood still; its connections are closed unread",
@@ -322,7 +325,7 @@ class ThriftServer:
             connection.abort()
 
     def _refuse_for(self, turns: int) -> None:
-        """The system's own queue of connections is taken in at the loop's pace, so turns count as well as time."""
+        """The system's own queue of connections is accepted at the loop's pace, so turns count as well as time."""
         if turns:
             asyncio.get_running_loop().call_soon(self._refuse_for, turns - 1)
         elif self._refusing_until_s is not None:
@@ -342,7 +345,7 @@ class ThriftServer:
         self._schedule_sweep(loop)
 
     def sweep(self) -> None:
-        """Cuts connections that were idle or didn't read for too long, and looks at those that are not read from."""
+        """Closes connections that were idle or didn't read for too long, and checks those that are not read."""
         now_s = self.monotonic()
         settings = self.settings
         self._look_at_paused()
@@ -379,5 +382,5 @@ class ThriftServer:
 
 
 def _answer_without_tls(received: bytes) -> bytes | None:
-    """What a client without TLS is told by a port that has TLS; None for clients of other protocols than Thrift and HTTP."""
+    """The answer for a client without TLS on a port that has TLS; None for clients of other protocols than Thrift and HTTP."""
     return http_answer(THRIFT_PORT) if begins_http(received) else thrift_answer(received, TLS_PORT)

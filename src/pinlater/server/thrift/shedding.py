@@ -1,8 +1,8 @@
-"""Which requests give way when the bytes in flight are used up: a caller that sends slowly, or much, keeps no other out.
+"""Which requests give way when the bytes in flight are used up: a caller that sends slowly, or much, must not keep others out.
 
-Only requests that no operation works on yet can give way: frames that are not whole, and frames behind a long poll. Each is answered
-with an error in its turn, and its connection stays; but a connection with many small requests behind a long poll is cut if its
-address holds more than its share.
+Only requests that no operation works on yet can give way: incomplete frames, and frames behind a long poll. Each is answered with
+an error in its turn, and its connection stays; but a connection with many small requests behind a long poll is closed if its address
+holds more than its share.
 
 Weakness: an address stands for a caller. Callers behind one proxy share what one address may hold, and a caller with many addresses
 has many shares.
@@ -14,10 +14,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-# A connection that holds less is not worth the search, where the limit is large enough for as many connections as there may be.
+# A connection that holds less is not worth the search, if the limit is large enough for as many connections as there may be.
 HELD_BYTES_MAX = 64 * 1024
 HELD_BYTES_LEAST = 1024
-# What is held for longer than this, and than its bytes take at this rate, is slow.
+# Bytes that are held for longer than this, and than their transfer takes at this rate, are slow.
 SLOW_S = 1.0
 SLOW_BYTES_A_S = 8 * 1024 * 1024
 # Each search sheds this share of the limit more than it needs to, so that searches are rare.
@@ -28,7 +28,7 @@ class HoldingConnection(Protocol):
     """A connection, as far as this module needs it."""
 
     @property
-    def held_bytes(self) -> int: ...  # of requests that are not begun
+    def held_bytes(self) -> int: ...  # bytes of requests that are not begun
 
     @property
     def held_since_s(self) -> float: ...  # since when it holds the oldest of them
@@ -41,7 +41,7 @@ Some = TypeVar("Some", bound=HoldingConnection)
 
 
 def held_bytes_min(limit_bytes: int, max_connections: int) -> int:
-    """From how many bytes on a connection may have to give way. All that hold less have half of the limit together at most."""
+    """From how many bytes on a connection may have to give way. Connections that hold less have at most half of the limit together."""
     return max(HELD_BYTES_LEAST, min(HELD_BYTES_MAX, limit_bytes // (2 * max_connections)))
 
 
@@ -64,7 +64,7 @@ def slow_ones(holders: Iterable[Some], now_s: float, bytes_wanted: int) -> list[
 
 
 def beyond_their_share(holders: Sequence[Some], asker: Some, bytes_wanted: int, limit_bytes: int) -> list[Some]:
-    """The largest holders at addresses that hold more than their share, for an asker whose address holds less than its own.
+    """The largest holders at addresses that hold more than their share, for a request from an address that holds less than its own.
 
     The addresses that hold anything have equal shares of the limit. None gives way below its share.
     """

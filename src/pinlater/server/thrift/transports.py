@@ -1,4 +1,4 @@
-"""What a connection asks of its transport. None stands for the transport of a connection that is gone."""
+"""The operations of a transport that a connection uses. None stands for the transport of a connection that is gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEEPALIVE_IDLE_S = 60
 
 
 def keep_alive(transport: asyncio.Transport) -> None:
-    """Has the kernel ask a silent peer whether it is still there."""
+    """Makes the kernel ask a silent peer whether it is still there."""
     peer: socket.socket | None = transport.get_extra_info("socket")
     if peer is not None:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -26,7 +26,7 @@ def descriptor_of(transport: asyncio.Transport | None) -> int:
 
 
 def peer_has_left(transport: asyncio.Transport | None) -> bool:
-    """Whether the peer has closed or reset, though nothing of that has been read."""
+    """Whether the peer has closed or reset the connection, though none of that has been read."""
     descriptor = descriptor_of(transport)
     if descriptor < 0:
         return True

@@ -1,7 +1,7 @@
 """`pinlater demo`: a server on SQLite in a temporary folder, a queue, some thousand jobs, a worker, a few failures retried, a check.
 
 The check is on the server's own counts, not on what the worker thinks: every job must have ended as its body says it would. On a terminal
-the server, its console and the worker run on afterwards, so that a newcomer can look at the failed jobs and retry them.
+the server, its console and the worker keep running, so that a newcomer can look at the failed jobs and retry them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DemoPlan(NamedTuple):
 
 
 class DemoOutcome(NamedTuple):
-    """The counts of the server, and whether they are right."""
+    """The counts of the server, and whether they are as expected."""
 
     figures: Figures
     expected: Expected
@@ -120,7 +120,7 @@ def demo(
 
 
 async def _run(folder: Path, plan: DemoPlan, view: DemoView) -> DemoOutcome:
-    """Runs the jobs, shows how it goes, and stays if that is the plan."""
+    """Runs the jobs, shows the progress, and stays if that was requested."""
     _end_with_terminal()
     async with DemoServer(folder / "demo.db", console=plan.stays) as server:
         view.say(
@@ -184,7 +184,7 @@ async def _work(
 async def _watch(
     client: AsyncClient, started: float, view: DemoView, working: asyncio.Task[None], producing: asyncio.Task[None]
 ) -> None:
-    """Shows how it goes until every job has ended, or one of the two failed."""
+    """Shows the progress until every job has ended, or the server or the worker failed."""
     while not working.done():
         await asyncio.wait([working], timeout=_LOOK_S)
         figures = _figures(await client.queue_stats(QUEUE), time.monotonic() - started)
@@ -194,7 +194,7 @@ async def _watch(
 
 
 async def _stay(server: DemoServer, failed: int, view: DemoView, working: asyncio.Task[None]) -> None:
-    """Says where the console is, and returns at Ctrl-C."""
+    """Prints where the console is, and returns at Ctrl-C."""
     try:
         address = await server.console_address()
     except DemoConsoleFailed as error:

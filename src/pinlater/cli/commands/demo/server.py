@@ -22,7 +22,7 @@ _LINES_KEPT = 5
 
 
 class DemoServerFailed(Exception):
-    """The server did not start. The text has its output."""
+    """The server did not start. The error text contains its output."""
 
 
 class DemoConsoleFailed(Exception):
@@ -30,14 +30,14 @@ class DemoConsoleFailed(Exception):
 
 
 class DemoServer:
-    """Runs while the block runs. `address` and `http_port` are known inside. `console`: runs one, too."""
+    """Runs while the block runs. `address` and `http_port` are known inside. `console`: whether to run one, too."""
 
     def __init__(self, path: Path, *, console: bool) -> None:
         self._command = [
             *(sys.executable, "-m", "pinlater", "serve", "--store", f"sqlite:{path}"),
             *("--thrift-port", "0", "--http-port", "0", "--set", "telemetry.log_format=json"),
             *(("--set", "console=true", "--set", "console_port=0") if console else ("--no-console",)),
-            "--stop-with-stdin",  # a demo that is killed can't stop it, but its end of the pipe goes with it
+            "--stop-with-stdin",  # a demo that is killed can't stop the server, but the server ends with its end of the pipe
         ]
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None

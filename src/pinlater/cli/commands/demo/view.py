@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 class Figures(NamedTuple):
-    """The progress of the demo, by the server's counts. `retried`: failed attempts that were given another."""
+    """The progress of the demo, according to the server's counts. `retried`: failed attempts after which the job was tried again."""
 
     enqueued: int = 0
     succeeded: int = 0
@@ -24,7 +24,7 @@ class Figures(NamedTuple):
 
 
 class DemoView:
-    """Shows figures as they come, and the table at the end. `quiet` shows nothing."""
+    """Shows figures as they arrive, and the table at the end. `quiet` shows nothing."""
 
     def __init__(self, jobs: int, *, quiet: bool) -> None:
         self._jobs = jobs

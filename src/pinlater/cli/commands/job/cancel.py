@@ -46,7 +46,7 @@ def _print(results: Sequence[AckResult], as_json: bool) -> None:
 
 
 async def _with_holders(client: AsyncClient, results: Sequence[AckResult]) -> list[AckResult]:
-    """Returns the results. Those of cancelled jobs name the worker that held the job, unless the jobs can't be looked up."""
+    """Returns the results. The results of cancelled jobs name the worker that had claimed the job, unless the jobs can't be looked up."""
     cancelled = [result.descriptor for result in results if result.applied]
     try:
         jobs = await client.lookup(cancelled) if cancelled else {}

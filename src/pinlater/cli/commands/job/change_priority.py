@@ -39,7 +39,7 @@ def change_priority(
 
 
 def _print(results: Sequence[tuple[MovedJob, str]], priority: int, as_json: bool) -> None:
-    """Prints results, each with the reason why the job did not change; '' if the result itself says it."""
+    """Prints results, each with the reason why the job did not change; '' if the result itself shows it."""
     if as_json:
         shown = [{**output.moved_json(result), "reason": reason or None} for result, reason in results]
         output.print_json({"results": shown})

@@ -36,7 +36,7 @@ def count(
 
 
 async def count_jobs(client: AsyncClient, queue: str, wanted: JobFilter, *, future: bool = False) -> JobCount:
-    """Their number. An original server does not say if a shard is unreachable."""
+    """Their number. An original server does not report whether a shard is unreachable."""
     try:
         return await count_all(client, queue, wanted, (future,))
     except UnknownMethod:

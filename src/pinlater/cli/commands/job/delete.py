@@ -94,7 +94,7 @@ async def _delete_by_state(
 
 
 async def _delete_by_run(client: AsyncClient, queue: str, wanted: JobFilter, limit: int, as_json: bool) -> Changed:
-    """Deletes by a bulk run, and waits for its end. If the command is stopped, the run continues, and its id was told."""
+    """Deletes by a bulk run, and waits for its end. If the command is stopped, the run continues, and its id has been printed."""
     try:
         run = await client.start_bulk_run(BulkOrder(queue, BulkAction.DELETE, wanted, max_jobs=limit))
     except CallerError as error:

@@ -13,7 +13,7 @@ from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Dequeued
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.wording import counted
 
-# The server's clock and ours, and the way there and back, make a wait look a little shorter or longer.
+# The difference between the server's clock and ours, and the network, make a wait look a little shorter or longer.
 _INEXACT_MS = 500
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to take.")]
 
@@ -75,7 +75,7 @@ def dequeue(
 
 
 async def _given_back(client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> str:
-    """Returns what became of jobs that could not be printed: they are due again at once, or when their claims time out."""
+    """Returns the outcome for jobs that could not be printed: they are due again at once, or when their claims time out."""
     if not jobs:
         return "no job was claimed"
     try:

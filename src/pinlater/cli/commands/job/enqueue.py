@@ -104,7 +104,7 @@ enqueue.context_settings = {"allow_extra_args": True}  # type: ignore[attr-defin
 
 
 class _Storing:
-    """Stores jobs in several requests, and knows what is stored if a later one fails."""
+    """Stores jobs in several requests, and records what is stored if a later one fails."""
 
     def __init__(self, queue: str, jobs: Sequence[Job], request_key: str | None, *, print_at_once: bool) -> None:
         self._queue = queue
@@ -149,7 +149,7 @@ def _headers(given: Sequence[str], task: str | None) -> dict[str, str] | None:
 
 
 def _say_existing(count: int) -> None:
-    """Notes on standard error that nothing was stored for jobs that existed; the output has their descriptors."""
+    """Notes on standard error that nothing was stored for jobs that already existed; the output has their descriptors."""
     if count:
         found = "the job existed" if count == 1 else f"{count} jobs existed"
         notes.write(f"exists: {found} under the unique key")
@@ -169,7 +169,7 @@ def _expiry_ms(span: str | None, run_after_ms: int | None) -> int | None:
 
 
 def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs in requests that every server takes: by number and by bytes. A job too large for any request goes alone and is refused."""
+    """Jobs in requests that every server accepts, by number and by bytes. A job too large for any request goes alone and is refused."""
     batch: list[Job] = []
     size = 0
     for job in jobs:

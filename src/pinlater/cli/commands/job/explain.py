@@ -53,12 +53,12 @@ def explain(
 
 
 def _notes(answer: JobExplanation) -> list[str]:
-    """Returns what follows the reasons, in sentences."""
+    """Returns the consequences of the reasons, as sentences."""
     return _after_a_put_off(answer) + _after_a_failure(answer) + _of_partitions(answer)
 
 
 def _of_partitions(answer: JobExplanation) -> list[str]:
-    """Says how many partitions the queue has, if there are several: jobs of different partitions are not in strict order."""
+    """Reports how many partitions the queue has, if there are several: jobs of different partitions are not in strict order."""
     number = answer.queue.partition_number
     if number is None or number.number == 1:
         return []
@@ -66,14 +66,14 @@ def _of_partitions(answer: JobExplanation) -> list[str]:
 
 
 def _after_a_put_off(answer: JobExplanation) -> list[str]:
-    """What may have put the job off, if it waits because of that."""
+    """What may have postponed the job, if it waits because of that."""
     if answer.job is None or not any("put_off_at_ms" in reason.figures for reason in answer.reasons()):
         return []
     return [f"It was put off because {output.why_put_off(answer.job)}."]
 
 
 def _after_a_failure(answer: JobExplanation) -> list[str]:
-    """The last error of a failed job, unless the reasons tell it, and what runs it again. An expired job never runs."""
+    """The last error of a failed job, unless the reasons contain it, and how to run the job again. An expired job never runs."""
     code = answer.reasons()[0].code
     if answer.job is None or code not in ("failed", "quarantined", "cancelled"):
         return []
@@ -119,7 +119,7 @@ def _workers_ask(answer: JobExplanation) -> bool:
 
 
 async def _queue_at(address: str, queue: str, descriptor: str, timeout_s: float) -> QueueFacts | None:
-    """What that server knows of the queue; None if it does not answer."""
+    """What that server knows about the queue; None if it does not answer."""
     try:
         async with options.client_for(address, timeout_s) as one:
             return (await one.explain_job(queue, descriptor)).queue

@@ -1,4 +1,4 @@
-"""`pinlater job peek` and `pinlater job check-dequeue`: looks at the jobs that a dequeue would get."""
+"""`pinlater job peek` and `pinlater job check-dequeue`: show the jobs that a dequeue would get."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _are_failed(failed: int, retried: int) -> str:
 
 
 async def count_left(client: AsyncClient, queue: str, state: options.State, priority: int | None) -> JobCount:
-    """The jobs in a state after a change of such jobs; incomplete if a shard is unreachable now, or the server can't say."""
+    """The jobs in a state after a change of such jobs; incomplete if a shard is unreachable now, or the server can't tell."""
     try:
         return await count_jobs(client, queue, JobFilter(state.wire, priority))
     except PinLaterError:  # the caller must still learn how many changed
@@ -143,7 +143,7 @@ async def count_left(client: AsyncClient, queue: str, state: options.State, prio
 
 
 class Changed(NamedTuple):
-    """How many jobs were changed. `incomplete`: the server did not look at all jobs of the queue. `more`: --limit was reached before.
+    """How many jobs were changed. `incomplete`: the server did not read all jobs of the queue. `more`: --limit was reached before.
     `run`: the bulk run that changed them, if one did."""
 
     number: int
@@ -162,7 +162,7 @@ async def change_found(
     as_json: bool,
     due: str = "",
 ) -> Changed:
-    """Changes the jobs that fit, in several requests. If a later one fails, prints how many changed before."""
+    """Changes the jobs that match, in several requests. If a later one fails, prints how many changed before."""
     done = FoundJobsChange(client, queue, wanted)
     try:
         await done.run(change, limit)
@@ -176,8 +176,8 @@ async def change_found(
 
 
 def print_changed(what: str, changed: Changed, as_json: bool, warning: str = "", due: str = "") -> None:
-    """The number, and what may be left: keys in JSON, else lines on standard error, of which `warning` is that of `incomplete`.
-    `due`: when the jobs are due, if that is something to say."""
+    """The number, and what may remain: keys in JSON, otherwise lines on standard error, of which `warning` is that of `incomplete`.
+    `due`: when the jobs are due, if that is worth a line."""
     told = f"{what} {counted(changed.number, 'job')}"
     if as_json:
         with output.only_record(told):

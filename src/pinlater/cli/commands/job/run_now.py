@@ -44,7 +44,7 @@ class RunResult(NamedTuple):
 def run_each_queue(
     server: str, timeout_s: float, descriptors: Sequence[str], attempts: int, run_after_ms: int | None
 ) -> Results[RunResult]:
-    """Makes the jobs due, queue by queue. Says so if a queue is paused."""
+    """Makes the jobs due, queue by queue. Notes if a queue is paused."""
 
     async def change(client: AsyncClient, queue: str, names: Sequence[str]) -> Sequence[RunResult]:
         results = await client.run_jobs(queue, names, attempts=attempts, run_after_ms=run_after_ms)
@@ -56,7 +56,7 @@ def run_each_queue(
 
 
 async def _with_reasons(client: AsyncClient, queue: str, results: Sequence[AckResult]) -> list[RunResult]:
-    """Returns the results. Those of jobs that can't run have the reason, unless the jobs can't be looked up."""
+    """Returns the results. The results of jobs that can't run have the reason, unless the jobs can't be looked up."""
     final = [result.descriptor for result in results if result.outcome is Outcome.ALREADY_FINAL]
     try:
         jobs = await client.lookup(final) if final else {}
@@ -81,7 +81,7 @@ def _reason(job: JobInfo | None) -> str:
 
 
 def show_runs(found: Results[RunResult], as_json: bool, done: str) -> None:
-    """Prints the result of each job. `done`: what happened to the job that takes the place of the braces. Exit code 1 if any did not
+    """Prints the result of each job. `done`: a sentence about the job, which replaces the braces. Exit code 1 if any did not
     change."""
     found.show(lambda runs: _print(runs, as_json, done))
     exit_unless_applied([run.result for run in found.done])

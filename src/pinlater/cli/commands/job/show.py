@@ -71,7 +71,7 @@ def _print_job(job: JobInfo) -> None:
 
 
 def _fields(job: JobInfo) -> dict[str, object]:
-    """Returns what is known of a job, in the order in which an operator looks for it."""
+    """Returns what is known about a job, in the order in which an operator looks for it."""
     shown: dict[str, object] = {
         "descriptor": job.descriptor,
         "state": job.state,
@@ -92,7 +92,7 @@ def _fields(job: JobInfo) -> dict[str, object]:
             shown.setdefault(name, value)
     shown["custom_status"] = output.status_without_progress(job).rstrip()
     shown["error_text"] = job.error_text.partition("\n")[0]
-    if job.state is JobState.SUCCEEDED:  # the attempts show the error, which is one of the past
+    if job.state is JobState.SUCCEEDED:  # the attempts show the error, which is an old one
         shown["error_type"] = shown["error_text"] = None
     if job.body is not None:
         shown["body"] = output.shown_body(job)

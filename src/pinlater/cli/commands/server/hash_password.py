@@ -48,7 +48,7 @@ def _asked() -> str:
 
 
 def _read(content: bytes) -> str:
-    """The one line in `content`. Raises `ValueError` for more lines, or what isn't UTF-8."""
+    """The one line in `content`. Raises `ValueError` for more lines, or text that isn't UTF-8."""
     try:
         password = content.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:

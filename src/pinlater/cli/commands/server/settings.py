@@ -52,13 +52,13 @@ def _as_json(rows: list[Shown]) -> str:
 
 
 def _lines(rows: list[Shown]) -> list[str]:
-    """`key = value # origin`, in columns, as a settings file has it. What no file can say so is a comment."""
+    """`key = value # origin`, in columns, as a settings file has it. Values that no file can contain are in a comment."""
     from pinlater.server.config.show import HIDDEN
 
     no_values = {"null": "not set", json.dumps(HIDDEN): HIDDEN}
     cells = []
     for row in rows:
-        text = json.dumps(row.value, ensure_ascii=False)  # texts, numbers, truth and lists of them are the same in TOML
+        text = json.dumps(row.value, ensure_ascii=False)  # strings, numbers, booleans and lists: as in TOML
         cells.append((f"# {row.path}", no_values[text]) if text in no_values else (row.path, text))
     key_width = max(len(key) for key, _ in cells)
     value_width = min(32, max(len(value) for _, value in cells))

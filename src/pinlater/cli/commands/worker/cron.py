@@ -48,7 +48,7 @@ def cron(
     output.print_blocks(columns, rows, without_rows="the Worker has no cron entries")
 
 
-# What an expression says with both a day of the month and a weekday.
+# The effect of an expression with both a day of the month and a weekday.
 _DAYS = {"both": "day of month and weekday must match", "either": "day of month or weekday is enough"}
 
 

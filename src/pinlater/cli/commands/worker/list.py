@@ -1,4 +1,4 @@
-"""`pinlater worker list`: who asks for jobs and who holds some, by what workers call themselves (their source)."""
+"""`pinlater worker list`: who asks for jobs and who holds some, by the name that workers give themselves (their source)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.history import HOUR_MS, QUEUES_MAX, TEN_MINUTES_S
 
 _PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
-_PLAIN_CLIENT = "plain client"  # a command, or a program whose client does not tell servers what it is
+_PLAIN_CLIENT = "plain client"  # a command, or a program whose client does not report what it is
 
 
 def list_workers(
@@ -55,7 +55,7 @@ async def _find(client: AsyncClient, queues: Sequence[str], timeout_s: float) ->
 
 
 async def _in_hand(client: AsyncClient, queues: Sequence[str], now_ms: int) -> tuple[list[JobInHand], list[str]]:
-    """Returns the jobs in hand, and what is not known about them."""
+    """Returns the claimed jobs, and what is not known about them."""
     jobs: list[JobInHand] = []
     incomplete = cut = False
     for stats in await client.queue_stats(*queues):

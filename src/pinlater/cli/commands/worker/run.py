@@ -151,7 +151,7 @@ def _supervise(command: list[str], processes: int, reload: bool) -> int:
 
 
 def _command_of_one(context: typer.Context, application: str) -> list[str]:
-    """The command line of one of the processes: this one's options, without those that are the supervisor's."""
+    """The command line of one of the processes: this one's options, except for the supervisor's."""
     tracebacks = ["--traceback"] if exits.tracebacks() else []
     words = [sys.executable, "-m", "pinlater", *tracebacks, "worker", application]
     for parameter in context.command.params:

@@ -27,8 +27,8 @@ def own_lane(shard: ShardLanes, kind: CallKind) -> Lane[Any, Any]:
 
 
 class CarryOut:
-    """Executes calls of other servers with the lanes of `shards`. `catch_up(now_ms)`: follows the clock of the server that asks, so that a
-    job which it stored as due is due for its next claim.
+    """Executes calls of other servers with the lanes of `shards`. `catch_up(now_ms)`: follows the clock of the server that calls, so that
+    a job which it stored as due is due for its next claim.
     """
 
     def __init__(self, shards: Shards, catch_up: Callable[[int], None]) -> None:
@@ -38,7 +38,7 @@ class CarryOut:
     def __call__(
         self, kind: CallKind, shard: str, items: Sequence[Any], begin_by_ms: int, sent_ms: int
     ) -> asyncio.Future[Sequence[Any]]:
-        """A future of an answer for each item, errors among them as values; it may fail as a whole."""
+        """A future of an answer for each item, with errors as values; it may fail as a whole."""
         self._catch_up(sent_ms)
         if self._shards.clock.now_ms() > begin_by_ms:
             return _failed(
@@ -67,7 +67,7 @@ class CarryOut:
 
 
 class JoinedAnswers(asyncio.Future[Sequence[Any]]):
-    """The answers to `count` items, once all are there. It fails as a whole only by a bug."""
+    """The answers to `count` items, once all have arrived. It fails as a whole only because of a bug."""
 
     def __init__(self, count: int) -> None:
         super().__init__(loop=asyncio.get_running_loop())
@@ -87,9 +87,7 @@ class JoinedAnswers(asyncio.Future[Sequence[Any]]):
                 self.set_result(self._answers)
 
     def leave(self, places: Sequence[int]) -> None:
-        """Handles callers that have gone: their items that have not begun are left out, and jobs that a claim brings after all are given
-        back.
-        """
+        """Handles callers that have gone: items that have not begun are dropped, and jobs that a claim still returns are given back."""
         for place in places:
             if 0 <= place < len(self.askers) and not self.askers[place].done():
                 self.askers[place].set_exception(ShardConnectionFailed("The caller has gone"))
@@ -122,7 +120,7 @@ class _ItemAsker:
 
 def _prepared(shard: ShardLanes, request: InsertRequest, begin_by_ms: int) -> InsertRequest:
     """Returns the items with ids, marked so that none begins later than the call may."""
-    make = tuple.__new__  # a quarter of what `_replace` takes, for each forwarded job
+    make = tuple.__new__  # a quarter of the cost of `_replace`, for each forwarded job
     ids = shard.ids.make(len(request.jobs))
     jobs = [make(NewJob, (job_id, *job[1:])) for job_id, job in zip(ids, request.jobs, strict=True)]
     return request._replace(jobs=jobs, begin_by_ms=min(begin_by_ms, request.begin_by_ms))

@@ -1,7 +1,7 @@
 """Calls of one kind for one shard, which another server owns: what is submitted in one turn of the loop is one call there.
 
 A lane of the shard itself waits for its call to end before it begins the next (`sharding.lane`). This one does not wait: the owner joins
-what several servers send.
+the calls of several servers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ForwardedCall(Generic[Item, Result]):
         self.callers: list[tuple[Item, int, int, Asker[Result]]] = []  # with their places among the items
         self.size_bytes = 0
         self.sent_s = 0.0
-        self.left: set[int] = set()  # places of callers of which the owner knows that they have gone
+        self.left: set[int] = set()  # places of callers that the owner knows to have gone
 
     def add(self, item: Item, items: Sequence[Any], asker: Asker[Result]) -> None:
         """Adds an item. `items`: the parts of `item` that are sent."""
@@ -54,10 +54,10 @@ class ForwardedCall(Generic[Item, Result]):
         self.items += items
         self.callers.append((item, start, len(self.items), asker))
 
-    # --- told by the link -----------------------------------------------------------------------------------------------------
+    # --- called by the link ---------------------------------------------------------------------------------------------------
 
     def part(self, number: int) -> Part | None:
-        """Sends the items of the turn; later items are another call. Leaves out what callers that have gone asked for."""
+        """Sends the items of this turn of the loop; later items form another call. Drops the items of callers that have gone."""
         lane, sender = self.lane, self.lane.sender
         lane.gathering = None
         if any([asker.done() for *_, asker in self.callers]):  # noqa: C419 a list is quicker
@@ -79,7 +79,7 @@ class ForwardedCall(Generic[Item, Result]):
         return Part(number, lane.kind, lane.shard, Raw(items), sender.begin_by_ms, sender.now_ms)
 
     def _keep(self, wanted: Callable[[Sequence[Any], Asker[Result]], bool]) -> None:
-        """Keeps the items of callers for which `wanted(items, asker)`."""
+        """Keeps the items of those callers for which `wanted(items, asker)` is true."""
         callers, items = self.callers, self.items
         self.callers, self.items = [], []
         for item, start, end, asker in callers:
@@ -113,7 +113,7 @@ class ForwardedCall(Generic[Item, Result]):
                 lane.orphaned(item, result)
 
     def _refused(self, failure: Failure) -> None:
-        """Handles a refusal. A call that was late only by the clock of the owner goes to the shard itself."""
+        """Handles a refusal. A call that was late only by the owner's clock goes to the shard itself."""
         sender = self.lane.sender
         if failure.detail != TOO_LATE:
             self._fail(error_of(failure))
@@ -148,7 +148,7 @@ class ForwardedCall(Generic[Item, Result]):
         self.lose(OutcomeUnknown("The connection to the server that owns the queue was lost before its answer came"))
 
     def lose(self, error: PinLaterError) -> None:
-        """Fails, and counts, for every caller that still waits. What the call brings after all is orphaned."""
+        """Fails the call for every caller that still waits, and counts the failure. A later answer to the call is orphaned."""
         self.lane.sender.traffic.count_lost(self._fail(error))
 
     def not_sent(self) -> None:
@@ -163,7 +163,8 @@ class ForwardedCall(Generic[Item, Result]):
         return len(waiting)
 
     def newly_left(self) -> Sequence[int]:
-        """The places of callers that have gone since the last time. A list is done for a caller that has gone, too: acks are to count."""
+        """The places of callers that have gone since the last time. A list of acks is executed even if its caller has gone: acks are to
+        count."""
         if self.lane.takes_lists:
             return ()
         gone = [start for _, start, _, asker in self.callers if asker.done() and start not in self.left]
@@ -182,7 +183,7 @@ def _encodes(items: Sequence[Any], asker: Asker[Any]) -> bool:
 
 
 class ForwardLane(Generic[Item, Result]):
-    """`orphaned`: as of a `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
+    """`orphaned`: see `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
     begins them, plain enqueues while it is saturated, and claims up to a priority that an older server would take as claims without one;
     None while it can't use it."""
 
@@ -210,7 +211,7 @@ class ForwardLane(Generic[Item, Result]):
 
     @property
     def rank(self) -> int:
-        """Ranks as `Lane.rank` does: an item rides at once, with others or alone."""
+        """Uses the ranks of `Lane.rank`: an item rides at once, with others or alone."""
         return 1 if self.gathering is None else 0
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
@@ -252,7 +253,7 @@ class ForwardLane(Generic[Item, Result]):
         return 0.0
 
     def ended(self, call: ForwardedCall[Item, Result]) -> None:
-        """The call that was sent is answered, or lost: maybe both, if its answer can't be read."""
+        """The call that was sent is answered, or lost; both are possible if its answer can't be read."""
         if call in self.under_way:
             del self.under_way[call]
             self.waiting -= len(call.callers)

@@ -1,6 +1,6 @@
 """Where this server's calls for a queue go: into its own lanes, or to the server that owns the queue's slice.
 
-A call goes to the owner while there is a connection to it that answers. In all other cases it goes to the shard itself, as if the slice
+A call goes to the owner while there is a working connection to it. In all other cases it goes to the shard itself, as if the slice
 had no owner: that costs more, and breaks no promise.
 """
 
@@ -35,15 +35,15 @@ logger = logging.getLogger(__name__)
 
 _NAME_S, _CONNECT_S = 2.0, 1.0
 _PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
-# Lost connections of which the next one to the same server tells: several may end before one has told.
+# How many lost connections the next connection to the same server reports: several may end before one has reported.
 _LOST_MAX = 256
 _TOLD_MAX = 8
-# A server that has said nothing for this long is asked whether it runs, which is to be answered within the stall time.
+# A server that has said nothing for this long is asked whether it runs, and must answer within the stall time.
 _ASK_AFTER_S = 0.2
 
 
 class ForwardLanes(NamedTuple):
-    """The lanes of one shard by way of one server, in the order of `CallKind`."""
+    """The lanes to one shard through one server, in the order of `CallKind`."""
 
     insert: ForwardLane[Any, Any] | LaneQueue[Any, Any]
     claim: ForwardLane[Any, Any]
@@ -54,13 +54,14 @@ class ForwardLanes(NamedTuple):
 
 
 class Forwarding:
-    """The forwarding of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
+    """The forwarding of one server, which other servers know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by
+    slice.
 
     `look(address)` is called when something has changed about that server, `waits_changed(connection)` when it has said which queues
-    its dequeues wait for, and when the connection is lost, `queues_changed()` when it may have changed queues. `local_path(address)`: of
-    the Unix socket of a server that has the same supervisor, or None where this one has no supervisor. All other connections are made over
-    addresses of this `family` (`AF_INET`, `AF_INET6`); with `tls` they are made with TLS, and never without. `stores_here`: enqueues go
-    to the shard itself, not to the owner of the queue."""
+    its dequeues wait for, and when the connection is lost, `queues_changed()` when it may have changed queues. `local_path(address)`: the
+    path of the Unix socket of a server with the same supervisor, or None if this one has no supervisor. All other connections are made
+    over addresses of this `family` (`AF_INET`, `AF_INET6`); with `tls` they are made with TLS, and never without. `stores_here`: enqueues
+    go directly to the shard, not to the owner of the queue."""
 
     def __init__(
         self,
@@ -89,9 +90,9 @@ class Forwarding:
         self._limit_s = shards.settings.call_timeout_ms / 1000
         self._family = family
         self._secret_of: Mapping[str, bytes] = {}  # the peers, by announced address
-        self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and makes it anew
+        self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and remakes it
         self._connections: dict[str, PeerConnection] = {}
-        # To servers that are no peers any more, until their calls are answered or too late.
+        # Connections to servers that are no longer peers, until their calls are answered or too late.
         self._closing: set[PeerConnection] = set()
         self._lanes: dict[tuple[PeerConnection, str], ForwardLanes] = {}
         self._lost: deque[tuple[str, Lost]] = deque(maxlen=_LOST_MAX)  # connections, by address; oldest first
@@ -109,7 +110,7 @@ class Forwarding:
         return sum([lane.items for lanes in self._lanes.values() for lane in lanes])
 
     def heard_s(self, address: str) -> float:
-        """Returns when that server was heard last; -inf if there is no connection to it."""
+        """Returns when that server was last heard; -inf if there is no connection to it."""
         connection = self._connections.get(address)
         return -math.inf if connection is None else connection.heard_s
 
@@ -118,10 +119,10 @@ class Forwarding:
         for connection in self._connections.values():
             connection.tell_to_look()
 
-    # --- which way ----------------------------------------------------------------------------------------------------------
+    # --- routes -------------------------------------------------------------------------------------------------------------
 
     def know(self, secret_of: Mapping[str, bytes]) -> None:
-        """Takes the present peers: the secret of a shard that both use, by announced address. Connects to all of them, which also shows
+        """Sets the current peers: the secret of a shard that both use, by announced address. Connects to all peers, which also shows
         which of them are alive.
         """
         self._secret_of = secret_of
@@ -133,7 +134,7 @@ class Forwarding:
         self.reroute()
 
     def reroute(self) -> None:
-        """Sets the way of each slice of each shard, as owners and connections are now."""
+        """Sets the route of each slice of each shard according to the current owners and connections."""
         if self._closed:
             return
         for shard in self._shards:
@@ -200,7 +201,7 @@ class Forwarding:
                 self._note_end(connection)
 
     def _note_end(self, connection: PeerConnection) -> None:
-        """Notes the end of a connection. What came over it is reported if the server becomes a peer again."""
+        """Notes the end of a connection. Claims that this connection did not confirm are reported if the server becomes a peer again."""
         if connection in self._closing and connection.ended.is_set():
             self._closing.discard(connection)
             self._lost.append((connection.address, connection.as_lost))
@@ -211,7 +212,7 @@ class Forwarding:
         self.reroute()
 
     async def _connect(self, address: str) -> PeerConnection | None:
-        """A connection that can be used, or None where there can be none now."""
+        """A connection that can be used, or None if there is none at the moment."""
         secret = self._secret_of.get(address)
         if secret is None:
             return None
@@ -257,7 +258,7 @@ class Forwarding:
         return True
 
     async def _find(self, address: str) -> tuple[str, int]:
-        """Returns where to connect. The name is looked up for each connection, since it may be that of another machine by now. Raises
+        """Returns where to connect. The name is resolved for each connection, since it may have moved to another machine. Raises
         `OSError`.
         """
         host, _, port = address.rpartition(":")

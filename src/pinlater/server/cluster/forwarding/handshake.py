@@ -1,9 +1,9 @@
-"""How two servers of a shard make sure of each other: each proves that it knows the shard's secret, for this connection alone.
+"""How two servers of a shard authenticate each other: each proves that it knows the shard's secret, for this connection alone.
 
-The side that connects names itself and sends a nonce; the other answers with a nonce of its own and a proof for each shard that it
-knows; the first checks the one of its shard and sends its own proof. Nothing else is read from a side that has not proven itself, and no
-more than `HELLO_BYTES_MAX`.
-Over TLS, proofs are bound to the certificate of the side that was connected to: its digest is the `binding`.
+The side that connects names itself and sends a nonce; the other side answers with a nonce of its own and a proof for each shard that it
+knows; the first side checks the proof for its shard and sends its own proof. Before a side has proven itself, nothing else is read from
+it, and no more than `HELLO_BYTES_MAX`. With TLS, proofs are bound to the certificate of the side that accepts the connection: its digest
+is the `binding`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 
 class Hello(NamedTuple):
-    """The greeting of the side that connects. `versions`: the lowest and the highest that it speaks; `lost`: its last connections to the
-    other side.
+    """The greeting of the side that connects. `versions`: the lowest and the highest version that it speaks; `lost`: its last connections
+    to the other side.
     """
 
     versions: tuple[int, int]
@@ -39,7 +39,7 @@ class Hello(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The answer. `version`: which both speak; `proof`: of the side that was connected to."""
+    """The answer. `version`: the version that both speak; `proof`: that of the side that accepts the connection."""
 
     version: int
     nonce: bytes
@@ -53,23 +53,24 @@ class Proof(NamedTuple):
 
 
 def decoded(message: bytes, kind: type[T]) -> T:
-    """Returns what a frame holds. Raises `BadMessage`."""
+    """Returns the decoded message of a frame. Raises `BadMessage`."""
     return messages.decoded(msgspec.msgpack.Decoder(kind), message)
 
 
 class SecretUnknown(BadMessage):
-    """The other side has not proven that it uses the shard. One that has just started, or whose shard is just back, can't yet."""
+    """The other side has not proven that it uses the shard. A server that has just started, or whose shard has just come back, can't
+    prove it yet."""
 
 
 def hello(address: str, lost: Sequence[Lost] = ()) -> Hello:
-    """A new one; `address`: where the side that connects listens itself."""
+    """A new one; `address`: where the connecting side itself listens."""
     return Hello((OLDEST_VERSION, VERSION), address, secrets.token_bytes(NONCE_BYTES), lost)
 
 
 def welcome(asked: Hello, known_secrets: list[bytes], binding: bytes = b"") -> tuple[Welcome, bytes]:
-    """The answer to a hello, with a proof by each known secret, one behind the other, since a hello names no shard; and its nonce.
+    """The answer to a hello: one proof for each known secret, concatenated, since a hello names no shard; and the nonce of this side.
 
-    Raises `BadMessage` where no version is spoken by both.
+    Raises `BadMessage` if there is no version that both sides speak.
     """
     low, high = asked.versions
     version = min(VERSION, high)
@@ -94,7 +95,7 @@ def prove(asked: Hello, answered: Welcome, secret: bytes, binding: bytes = b"") 
 
 
 def check(asked: Hello, nonce: bytes, given: Proof, known_secrets: list[bytes], binding: bytes = b"") -> None:
-    """Raises `BadMessage` unless the side that connected knows one of the secrets."""
+    """Raises `BadMessage` unless the connecting side knows one of the secrets."""
     if not any(
         hmac.compare_digest(given.proof, _signed(secret, b"proof", asked, nonce, binding)) for secret in known_secrets
     ):

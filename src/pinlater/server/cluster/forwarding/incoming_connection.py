@@ -1,7 +1,8 @@
 """A connection of another server of the same shards: its proof, its calls, and their answers.
 
-What the other server may have under way is bounded in bytes, and so are answers that it does not take: beyond that it is read no further
-until answers have gone out. One that takes none for the time of a call is disconnected, and answers that were not written are given back.
+The bytes of the other server's calls under way are bounded, and so are those of answers that it does not read: beyond the bound, no more
+is read from it until answers have been sent. A server that reads no answer for as long as a call may take is disconnected, and claims in
+unwritten answers are given back.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Of one server's calls that are not answered.
+# The most bytes of one server's calls that are not answered.
 UNANSWERED_BYTES_MAX = 64 * 1024 * 1024
-# Of answers that were written and that one server has not taken.
+# The most bytes of written answers that one server has not read.
 UNTAKEN_BYTES_MAX = 16 * 1024 * 1024
 _WORKERS_A_PAGE = 250
 
@@ -45,7 +46,7 @@ class _Asked(NamedTuple):
 
 
 class IncomingConnection(AnsweringSide[AnsweredClaims]):
-    """A connection of another server. `binding`: what proofs over it are bound to."""
+    """A connection of another server. `binding`: the value to which proofs over it are bound."""
 
     def __init__(self, listener: PeerListener, binding: bytes = b"") -> None:
         super().__init__(handshake.HELLO_BYTES_MAX)
@@ -57,10 +58,10 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
         self._deadline: asyncio.TimerHandle | None = None
         self._under_way: dict[int, asyncio.Future[Sequence[Any]]] = {}  # calls, by number
         self._unanswered_bytes = 0
-        self._is_to_tell = False  # when the other server takes its answers again
+        self._is_to_tell = False  # when the other server reads its answers again
         self._watch: asyncio.TimerHandle | None = None  # while it does not
         self._taken = Traffic()
-        self._telling: asyncio.Task[None] | None = None  # which workers are known here
+        self._telling: asyncio.Task[None] | None = None  # the workers known to this server
         self.proven = False
         self.heard_s = listener.monotonic()
 
@@ -73,7 +74,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
 
     def data_received(self, data: bytes) -> None:
         if not self._listener.still_runs():
-            return  # it has closed the connections
+            return  # the loop has closed the connections
         self.heard_s = self._listener.monotonic()
         if self._hello is None and begins_tls(data):
             logger.warning(
@@ -120,7 +121,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
                 raise BadMessage(f"a message of unknown kind {unknown}")
 
     def _leave(self, message: Part) -> None:
-        """Leaves out what has not begun for callers that have gone."""
+        """Drops items of callers that have gone if they have not begun."""
         for number, places in messages.callers_left_of(message):
             answers = self._under_way.get(number)
             if isinstance(answers, JoinedAnswers):
@@ -155,12 +156,12 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
 
     @property
     def nonce(self) -> bytes:
-        """The nonce of its hello; empty before that."""
+        """The nonce of its hello; empty before the hello."""
         return b"" if self._hello is None else self._hello.nonce
 
     @property
     def owes_answers(self) -> bool:
-        """Whether something that the other server asked for is not answered, or an answer is not sent."""
+        """Whether a call of the other server is not answered, or an answer is not sent."""
         return bool(self._under_way or self._said or self.unsent_bytes)
 
     # --- a server that doesn't read -----------------------------------------------------------------------------------------
@@ -201,14 +202,14 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
 
     @property
     def _taken_bytes(self) -> int:
-        """Returns how much of the written data the other server has taken."""
+        """Returns how much of the written data the other server has read."""
         return self.written_bytes - self.unsent_bytes
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
     @property
     def peer(self) -> str:
-        """Its host. Not its port: each connection has another one, and a log folds only lines that are the same."""
+        """Its host. Without its port: each connection has another one, and a log folds only identical lines."""
         if self._transport is None:
             return ""
         name = self._transport.get_extra_info("peername")
@@ -247,12 +248,12 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
             self._listener.lost.keep(self._hello.nonce, self.unconfirmed)
 
     def tell_waits(self) -> None:
-        """Says which queues the dequeues of this server wait for."""
+        """Tells the other server which queues the dequeues of this server wait for."""
         if self.proven:
             self.tell(messages.waits(self._listener.waits))
 
     def tell_running(self) -> None:
-        """Says that this server runs, and what it has changed: at once, or when the other one takes its answers again."""
+        """Tells the other server that this one runs, and what it has changed: at once, or when the other one reads its answers again."""
         self._is_to_tell = not self._may_write
         if self.proven and self._may_write:
             self.tell(messages.running(self._listener.told(), self._version))
@@ -278,7 +279,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
             super().say_goodbye()
 
     def end(self, taken: int) -> None:
-        """Notes that this connection is lost, as the other server reports. `taken`: how many answers it got."""
+        """Notes that this connection is lost, as the other server reports. `taken`: how many answers that server received."""
         self.confirm(taken)
         self.give_back_unconfirmed()
         self.abort()

@@ -58,13 +58,13 @@ _FLAT_OPTIONS = 5
 WAITS_BYTES = 32
 LEFT_PLACES_MAX = 10_000
 """Places in one message about callers that left."""
-_LEFT_BYTES_MAX = 20 * LEFT_PLACES_MAX + 5  # if each place is of another call
+_LEFT_BYTES_MAX = 20 * LEFT_PLACES_MAX + 5  # if each position belongs to another call
 WAKES_MAX = 500  # in one message
 _WAKES_BYTES_MAX = 64 * 1024
 
 
 class CallKind(IntEnum):
-    """The calls that are forwarded: those of the lanes."""
+    """The kinds of calls that are forwarded: those of the lanes."""
 
     INSERT = 0
     CLAIM = 1
@@ -75,14 +75,14 @@ class CallKind(IntEnum):
 
 
 SINGLE = frozenset({CallKind.INSERT, CallKind.CLAIM})
-"""Kinds with one item for each caller. Callers of the others have a list of items each."""
+"""Kinds that have one item for each caller. Callers of the other kinds have a list of items each."""
 
 
-# Numbers of messages that are no calls. Asked whether it runs, a server says so at once, and what it has changed so far (`Told`), which it
-# also says unasked when it has changed queues; the question says how many answers have come. One that stops says goodbye (-1): it takes no
-# calls from now on, and answers those it has. One that has changed who owns what says that the others are to look. The side that is asked
-# says which queues its dequeues wait for. One that is asked for the workers that it knows tells them page by page. The side that asks says
-# which callers wait no longer for calls that take long, and of which queues jobs can be claimed.
+# Numbers of messages that are not calls. A server that is asked whether it runs answers at once with what it has changed so far (`Told`);
+# it also sends this unasked when it has changed queues. The question contains the number of answers received so far. A server that stops
+# sends goodbye (-1): from then on it accepts no calls, and answers those that it has. A server that has changed owners tells the others
+# to read them again. The side that is asked says which queues its dequeues wait for. A server that is asked for the workers that it knows
+# answers page by page. The asking side says which callers no longer wait for long calls, and which queues have jobs that can be claimed.
 RUNNING = 0
 LOOK = -2
 WAITS = -3
@@ -92,11 +92,11 @@ WAKES = -6
 
 
 class Told(NamedTuple):
-    """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `OfSeveralServers.changes`.
+    """What a server reports about itself. `unreachable`: shards that it can't work on. `changes`: by shard, `OfSeveralServers.changes`.
     `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
-    reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators. `work`: on each slice in the last
-    minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue. `loop`: the share of a core that its event loop
-    uses. `lanes`: how busy its lanes to each shard are (`lane_load.LaneLoads`)."""
+    reach it; '' if they can't reach it. `busy`: its event loop has little time left. `facts`: for operators. `work`: the work on each
+    slice in the last minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue. `loop`: the share of a core that
+    its event loop uses. `lanes`: how busy its lanes to each shard are (`lane_load.LaneLoads`)."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
@@ -112,7 +112,7 @@ class Told(NamedTuple):
 
 
 class CallersLeft(NamedTuple):
-    """Callers of call `number` that wait for it no longer, by the places of their items."""
+    """Says which callers of call `number` no longer wait, by the positions of their items."""
 
     number: int
     places: Sequence[int]
@@ -127,14 +127,15 @@ class Wake(NamedTuple):
 
 
 class WorkersQuestion(NamedTuple):
-    """Which workers does the other side know? `number`: of this question on this connection. `workers_max`: to be told."""
+    """Asks which workers the other side knows. `number`: of this question on this connection. `workers_max`: the most workers that the
+    answer may contain."""
 
     number: int
     workers_max: int
 
 
 class WorkersPage(NamedTuple):
-    """A part of the answer to the question with that number. `rest`: with the last page, all but the workers."""
+    """A part of the answer to the question with that number. `rest`: comes with the last page, and has everything but the workers."""
 
     number: int
     workers: Sequence[WorkerStatus]
@@ -142,10 +143,11 @@ class WorkersPage(NamedTuple):
 
 
 TOO_LATE = "TOO_LATE"
-"""The detail of the failure of a part that was not begun, as it came later than `Part.begin_by_ms`. Clients get it from no server."""
+"""The detail of the failure of a part that was not begun because it came later than `Part.begin_by_ms`. No server passes it on to
+clients."""
 
 TAKEN = msgspec.msgpack.Decoder(int)
-"""Decodes the question whether a server runs: how many answers the asking side has taken."""
+"""Decodes the question whether a server runs: the number of answers that the asking side has received."""
 TOLD = msgspec.msgpack.Decoder(Told)
 WORKERS_QUESTION = msgspec.msgpack.Decoder(WorkersQuestion)
 WORKERS_PAGE = msgspec.msgpack.Decoder(WorkersPage)
@@ -197,7 +199,7 @@ def _encoded_for(version: int, items: Sequence[object]) -> bytes:
 
 
 def _as_before(item: object, version: int) -> object:
-    """An item as servers before `HEADS_SINCE_VERSION` know it."""
+    """The item in the form that servers before `HEADS_SINCE_VERSION` know."""
     if isinstance(item, ClaimRequest):
         return item[:_CLAIM_FIELDS_BEFORE]
     return _flat(item) if isinstance(item, InsertRequest) and version < _OPTIONS_SINCE_VERSION else item
@@ -214,7 +216,7 @@ def _job_of(job_id: int, body: bytes, priority: int, run_after_ms: int, attempts
 
 
 def answer(number: int, answers: Sequence[object], version: int = VERSION) -> PartAnswer:
-    """Returns the answer to a part whose items had these answers, some of which may be errors."""
+    """Returns the answer to a part from the answers to its items, some of which may be errors."""
     if version < HEADS_SINCE_VERSION:
         answers = [each[:_CLAIMED_FIELDS_BEFORE] if isinstance(each, Claimed) else each for each in answers]
     failures = {index: failure_of(each) for index, each in enumerate(answers) if isinstance(each, PinLaterError)}
@@ -223,7 +225,7 @@ def answer(number: int, answers: Sequence[object], version: int = VERSION) -> Pa
 
 
 def answers_of(kind: int, part: PartAnswer) -> list[Any]:
-    """Decodes the answers to the items of a part, errors among them as values. Raises `BadMessage`."""
+    """Decodes the answers to the items of a part, with errors as values. Raises `BadMessage`."""
     answers = decoded(_answers[kind], part.answers)
     for index, failure in part.failures.items():
         if not 0 <= index < len(answers):
@@ -235,12 +237,12 @@ def answers_of(kind: int, part: PartAnswer) -> list[Any]:
 
 
 def running(told: Told, version: int = VERSION) -> PartAnswer:
-    """Says that a server runs. One of an older version takes no fields that it does not know."""
+    """Says that a server runs. Servers of older versions get no fields that they do not know."""
     return message_of_answering(RUNNING, told[: _TOLD_FIELDS.get(version)])
 
 
 def callers_left(left: Sequence[CallersLeft]) -> Iterator[Part]:
-    """Says which callers wait no longer, in messages of `LEFT_PLACES_MAX` places at most."""
+    """Says which callers no longer wait, in messages of at most `LEFT_PLACES_MAX` positions."""
     told: list[CallersLeft] = []
     free = LEFT_PLACES_MAX
     for number, places in left:
@@ -256,7 +258,7 @@ def callers_left(left: Sequence[CallersLeft]) -> Iterator[Part]:
 
 
 def callers_left_of(part: Part) -> list[CallersLeft]:
-    """Decodes a message of `callers_left`. Raises `BadMessage`, for a long one before it is decoded."""
+    """Decodes a message of `callers_left`. Raises `BadMessage`; a message that is too long is not decoded."""
     _check_length(part, _LEFT_BYTES_MAX, "about callers that left")
     left = decoded(_callers_left, part.items)
     places = sum([len(each.places) for each in left])
@@ -266,7 +268,7 @@ def callers_left_of(part: Part) -> list[CallersLeft]:
 
 
 def wakes_of(part: Part) -> list[Wake]:
-    """Decodes a message of wakes. Raises `BadMessage`, for a long one before it is decoded."""
+    """Decodes a message of wakes. Raises `BadMessage`; a message that is too long is not decoded."""
     _check_length(part, _WAKES_BYTES_MAX, "of wakes")
     told = decoded(_wakes, part.items)
     if len(told) > WAKES_MAX:
@@ -281,7 +283,7 @@ def _check_length(part: Part, bytes_max: int, what: str) -> None:
 
 
 def workers_page(page: WorkersPage, version: int = VERSION) -> PartAnswer:
-    """Returns a page of the answer. One of an older version takes no fields that it does not know."""
+    """Returns a page of the answer. Servers of older versions get no fields that they do not know."""
     if version < _TIMES_SINCE_VERSION:
         statuses = [
             (*each[:3], [queue[:_QUEUE_FIELDS_BEFORE] for queue in each.queues], *each[4:]) for each in page.workers
@@ -291,7 +293,7 @@ def workers_page(page: WorkersPage, version: int = VERSION) -> PartAnswer:
 
 
 def waits(bits: int) -> PartAnswer:
-    """Says which queues the dequeues of a server wait for, as `interest.Interest` has it."""
+    """Encodes the queues for which the dequeues of a server wait, in the form of `interest.Interest`."""
     return message_of_answering(WAITS, bits.to_bytes(WAITS_BYTES, "big"))
 
 

@@ -1,5 +1,5 @@
-"""The link to another server, of the side that asks: it proves itself, hears what the other server says of itself, and notices when that
-does not answer.
+"""The link to another server, on the side that asks: it proves itself, receives what the other server reports about itself, and notices
+when that server does not answer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from pinlater.server.link.messages import FRAME_BYTES_MAX, BadMessage, PartAnswe
 
 logger = logging.getLogger(__name__)
 
-# Of what the other server has not taken, above which no wakes are written: it would get them too late to be of use.
+# Bytes that the other server has not read, above which no wakes are written: they would arrive too late to be useful.
 WAKES_UNTAKEN_BYTES_MAX = 4 * 1024 * 1024
-# Between two looks that lie further apart than this the process stood still; that isn't held against the other server.
+# If two looks are further apart than this, the process stood still; that is not held against the other server.
 _LATE_S = 1.0
-# Of a core, what the event loop of a server uses that is saturated, and below which it is so no longer.
+# Share of a core at or above which the event loop of a server is saturated, and the share below which it no longer is.
 _SATURATED_SHARE, _SATURATED_SHARE_MIN = 0.9, 0.7
 
 
@@ -63,9 +63,9 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
     ) -> None:
         super().__init__(handshake.WELCOME_BYTES_MAX)
         self.address = address
-        self.told: Told | None = None  # what the other server says of itself; None if it has not said anything
+        self.told: Told | None = None  # what the other server reports about itself; None: nothing yet
         self.is_saturated = False
-        """Whether the event loop of the other server has hardly any time left: plain enqueues go to the shard itself then."""
+        """Whether the event loop of the other server has hardly any time left: then plain enqueues go directly to the shard."""
         self.waits: int | None = None  # which queues the dequeues of the other server wait for; None if it has not said
         self.limit_s = limit_s
         self.traffic = traffic or Traffic()
@@ -75,7 +75,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         self._hello = handshake.hello(own_address, lost)
         self._secret = secret
         self._binding = b""
-        self.version = 0  # which both sides speak, once the other one has proven itself
+        self.version = 0  # the version that both sides speak, once the other one has proven itself
         self.encode_items = messages.encoder_of_items(0)
         self._call_changed = changed
         self._waits_changed = waits_changed
@@ -85,7 +85,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         self._looked_s = self.heard_s = clock.monotonic()
         self.said_s = -math.inf  # when the server said that it runs
         self._ready = asyncio.Event()
-        self._workers: list[WorkerStatus] = []  # of the answer that comes in
+        self._workers: list[WorkerStatus] = []  # the answer that is being received
         self._workers_question = WorkersQuestion(0, 0)
         self._workers_answer: asyncio.Future[ServerWorkers] | None = None
 
@@ -119,7 +119,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         self.begin_by_ms = self.now_ms + int(self.limit_s * 1000)
         super()._flush()
 
-    # --- what the other server says -----------------------------------------------------------------------------------------
+    # --- messages of the other server ---------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = self.monotonic()
@@ -156,13 +156,13 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
     # --- a server that doesn't answer -----------------------------------------------------------------------------------------
 
     def look(self, ask_after_s: float, stall_s: float) -> None:
-        """To be called several times a second. A server that has not said for a while that it runs, and which shards it can't work on, is
-        asked; one that doesn't say so in time gets no more calls until it does in time. If it says nothing for as long as a call may take,
-        the connection ends. Calls that take too long fail; what they bring after all is orphaned."""
+        """Call it several times a second. A server that has not reported its state for a while is asked for it; if it does not
+        answer in time, it gets no more calls until it does. If it says nothing for as long as a call may take, the connection is closed.
+        Calls that take too long fail; jobs that they still return are orphaned."""
         now_s = self.monotonic()
         self._stall_s = stall_s
         before_s, self._looked_s = self._looked_s, now_s
-        if now_s - before_s > _LATE_S:  # this process stood still itself
+        if now_s - before_s > _LATE_S:  # this process itself stood still
             for call in self._sent.values():
                 call.sent_s += now_s - before_s
             self._asked_s = None
@@ -172,24 +172,25 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
                 break
             call.lose(OutcomeUnknown(f"The server that owns the queue did not answer within {self.limit_s:g} s"))
         else:
-            if self._closing:  # no caller waits any more, and the next connection tells which claims came
+            if self._closing:  # no caller waits any longer, and the next connection reports which claims arrived
                 self.abort()
                 return
         self._tell_who_left(now_s - ask_after_s)
         if self._asked_s is not None:
-            if now_s - self._asked_s >= self.limit_s:  # it may be half open, and the kernel give it up much later
+            if now_s - self._asked_s >= self.limit_s:  # half open perhaps, and the kernel may keep it much longer
                 logger.info("a server does not answer: connecting again", extra={"server": self.address})
                 self.abort()
             elif now_s - self._asked_s >= stall_s and self.usable:
                 self.usable = False
                 logger.info("a server is slow to answer", extra={"server": self.address})
                 self._changed()
-        elif not self.usable or now_s - self.said_s >= ask_after_s:  # answers to calls say nothing of the other shards
+        elif not self.usable or now_s - self.said_s >= ask_after_s:  # answers to calls contain nothing of other shards
             self._asked_s = now_s
             self.tell(message_of_asking(messages.RUNNING, self.answers))
 
     def _tell_who_left(self, sent_by_s: float) -> None:
-        """Tells the other server which callers of calls sent until then have gone, so that it skips what it has not begun for them."""
+        """Tells the other server which callers of the calls sent so far have gone, so that it skips items that it has not begun for
+        them."""
         left = []
         for number, call in self._sent.items():
             if call.sent_s > sent_by_s:
@@ -201,8 +202,8 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
             self.tell(part)
 
     def wake(self, wakes: Sequence[Wake]) -> bool:
-        """Tells the other server, without delay, which queues have jobs to claim. Returns whether it was written: a server that stops,
-        does not know the message or does not read finds the jobs by itself.
+        """Tells the other server, without delay, which queues have jobs to claim. Returns whether the message was written: a server that
+        stops, does not know the message or does not read finds the jobs by itself.
         """
         if self._transport is None or self._closing or self.stopping or self.version < WAKES_SINCE_VERSION:
             return False
@@ -212,8 +213,8 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         return True
 
     async def ask_workers(self, workers_max: int) -> ServerWorkers:
-        """Returns what the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the
-        connection is lost, and for a question that was ended. Cancel it to give up."""
+        """Returns what the other server knows about workers. One question at a time: the next one ends it. Raises `ConnectionError` if the
+        connection is lost, and for a question that was ended. Cancel the call to give up."""
         if self._transport is None:
             raise ConnectionResetError("closed by the other server")
         self._end_workers_question()
@@ -227,7 +228,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
     def _take_workers(self, page: WorkersPage) -> None:
         question, answer = self._workers_question, self._workers_answer
         if page.number != question.number or answer is None or answer.done():
-            return  # nothing waits for it any more
+            return  # nothing waits for it any longer
         self._workers += page.workers
         if len(self._workers) > question.workers_max:
             raise BadMessage(f"more workers than the {question.workers_max} that were asked for")
@@ -240,12 +241,12 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
             self._workers_answer.set_exception(ConnectionResetError("there is another question, or no connection"))
 
     def tell_to_look(self) -> None:
-        """This server has changed who owns what."""
+        """Reports that this server has changed owners."""
         if self.usable:
             self.tell(message_of_asking(messages.LOOK))
 
     def _runs(self, told: Told) -> None:
-        """Stops calls to a server that takes longer to answer than a claim may take: its jobs would come too late, and go back."""
+        """Stops calls to a server that takes longer to answer than a claim may take: its jobs would come too late and be given back."""
         now_s = self.monotonic()
         is_slow = not self.usable if self._asked_s is None else now_s - self._asked_s >= self._stall_s
         self._asked_s, self.said_s = None, now_s

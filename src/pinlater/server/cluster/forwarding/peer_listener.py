@@ -1,6 +1,6 @@
 """The answering side: takes calls from other servers of the same shards, and joins them with this server's own.
 
-Only servers that know a shard's secret are heard. `incoming_connection.py` is the connection of one of them.
+Only servers that know a shard's secret are accepted. `incoming_connection.py` is the connection of one of them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pinlater.tls.certificate import CertificateSource
 
 HANDSHAKE_S = 5.0
 HANDSHAKE_CROWDED_S = 1.0  # while half of the places for unproven connections are taken
-# Connections that have not proven themselves, at once; one more disconnects another.
+# The most unproven connections at once; one more disconnects another.
 UNPROVEN_MAX = 64
-# The most servers without a connection of which it is kept when they were heard last.
+# The most disconnected servers for which the time when they were last heard is kept.
 _ENDED_MAX = 200
-# So long a server that stops lets the others close their connections.
+# How long a stopping server lets the others close their connections.
 _GOODBYE_S = 0.5
 
-# Carries out the items of a part, or none if its time is over: a future of an answer for each, errors among them as values.
+# Executes the items of a part, or none if its time is over; returns a future of an answer for each, with errors as values.
 CarryOut = Callable[[CallKind, str, Sequence[Any], int, int], "asyncio.Future[Sequence[Any]]"]
 
 
@@ -44,12 +44,13 @@ async def _knows_no_workers(_: int) -> ServerWorkers:
 
 
 class PeerListener(Listener[IncomingConnection]):
-    """Listens for other servers. `known_secrets()`: any of them may prove a server. `undelivered(claims)`: their answer did not come.
+    """Listens for other servers. `known_secrets()`: a server may prove itself with any of them. `undelivered(claims)`: gets claims whose
+    answer did not arrive.
 
-    `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out. `look(address)` is called
-    when a server has connected, and when it has changed who owns what. `told()`: what this server says of itself.
-    `monotonic`: in seconds. `limit_s`: so long a server may take none of its answers. `certificate`: None takes connections without TLS
-    only; with it only connections with TLS are taken.
+    `still_runs()`: False if this process stood still, and must not execute what is in its sockets. `look(address)` is called
+    when a server has connected, and when it has changed who owns what. `told()`: what this server reports about itself.
+    `monotonic`: in seconds. `limit_s`: how long a server may leave all its answers unread. `certificate`: None takes connections without
+    TLS only; with it only connections with TLS are taken.
     """
 
     def __init__(
@@ -71,13 +72,13 @@ class PeerListener(Listener[IncomingConnection]):
         self.look = look
         self.told = told
         self.workers: Callable[[int], Awaitable[ServerWorkers]] = _knows_no_workers
-        """What this server knows of workers, of that number at most."""
+        """What this server knows about workers, with at most that number of workers."""
         self.take_wakes: Callable[[Sequence[Wake]], None] = lambda _: None
-        """Takes what another server says of jobs that can be claimed."""
+        """Takes what another server reports about jobs that can be claimed."""
         self.monotonic = monotonic
         self.undelivered = undelivered
         self.known_secrets = known_secrets
-        self._ended: dict[str, float] = {}  # when servers were heard last over connections that have ended, by address
+        self._ended: dict[str, float] = {}  # when servers were last heard over connections that have ended, by address
         self._waits = 0
         self.lost = ClaimsOfLostConnections(monotonic, undelivered)
         self.taken = TrafficByServer()
@@ -92,7 +93,7 @@ class PeerListener(Listener[IncomingConnection]):
 
     @property
     def family(self) -> int:
-        """IPv4's or IPv6's number: other servers need addresses of the same kind. IPv4 where it listens at both."""
+        """IPv4's or IPv6's number: other servers need addresses of the same family. IPv4 if it listens on both."""
         families = {each.family for server in self._servers for each in server.sockets}
         return socket.AF_INET6 if families & {socket.AF_INET, socket.AF_INET6} == {socket.AF_INET6} else socket.AF_INET
 
@@ -100,7 +101,7 @@ class PeerListener(Listener[IncomingConnection]):
         return IncomingConnection(self)
 
     def heard_s(self, address: str) -> float:
-        """Returns when the server that announced this address was heard last; -inf if it isn't connected."""
+        """Returns when the server that announced this address was last heard; -inf if it isn't connected."""
         heard = [each.heard_s for each in self.connections if each.proven and each.address == address]
         return max(heard, default=-math.inf)
 
@@ -110,22 +111,22 @@ class PeerListener(Listener[IncomingConnection]):
         return {each.address for each in self.connections if each.proven and each.heard_s >= since_s}
 
     def was_heard_s(self, address: str) -> float:
-        """Returns when it was heard last, also over a connection that has ended. For people only."""
+        """Returns when it was last heard, also over a connection that has ended. For people only."""
         return max(self.heard_s(address), self._ended.get(address, -math.inf))
 
     def settle(self, lost: Sequence[Lost]) -> None:
-        """Notes what a server that has connected again received over its former connections."""
+        """Notes which answers a server that has connected again received over its former connections."""
         taken = {each.nonce: each.taken for each in lost}
         for connection in list(self._connections):
-            if connection.proven and connection.nonce in taken:  # its end has not been noticed here
+            if connection.proven and connection.nonce in taken:  # this server has not noticed its end
                 connection.end(taken[connection.nonce])
         for each in lost:
             self.lost.settle(each)
 
     def add(self, connection: IncomingConnection) -> float:
-        """A new connection, which has not proven itself. For how many seconds it may continue without that.
+        """A new connection, which has not proven itself. For how many seconds a connection may remain unproven.
 
-        If there are too many, the host that has the most of them loses its oldest: one host keeps no server on another out.
+        If there are too many, the host with the most of them loses its oldest: no host can keep a server on another host out.
         """
         self._connections[connection] = None
         unproven = [each for each in self._connections if not each.proven]
@@ -150,7 +151,7 @@ class PeerListener(Listener[IncomingConnection]):
         return self._waits
 
     def tell_waits(self, bits: int) -> None:
-        """Tells all servers which queues the dequeues of this one wait for; one that connects later is told then."""
+        """Tells all servers which queues the dequeues of this one wait for; a server that connects later is told then."""
         self._waits = bits
         for connection in self.connections:
             connection.tell_waits()
@@ -161,7 +162,7 @@ class PeerListener(Listener[IncomingConnection]):
             connection.tell_running()
 
     def say_goodbye(self) -> None:
-        """Tells the other servers that this one stops. What they have sent is answered."""
+        """Tells the other servers that this one stops. The calls that they have sent are answered."""
         for connection in self.connections:
             connection.say_goodbye()
 

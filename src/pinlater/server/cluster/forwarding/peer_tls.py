@@ -1,6 +1,7 @@
 """TLS between servers of the same shards. No authority vouches for a server here, and no name is checked: servers are known by addresses
-that may be in no certificate. Instead, what proves the secret of a shard also covers the certificate that the listening side has shown
-(`handshake.py`). A third party has another certificate, or not its key, so it can't pass a proof on from one connection to another."""
+that may be in no certificate. Instead, the proof that a server knows the secret of a shard also covers the certificate that the listening
+side has shown (`handshake.py`). A third party has another certificate, or lacks the key, so it can't relay a proof from one connection to
+another."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from pinlater.tls.protocol import ConnectingSide, TlsProtocol
 def listening_factory(
     certificate: CertificateSource | None, new: Callable[[bytes], asyncio.Protocol]
 ) -> Callable[[], asyncio.Protocol]:
-    """Makes the protocol of a connection from another server. `new` makes it without TLS, from what its proofs are bound to."""
+    """Makes the protocol of a connection from another server. `new` makes the one without TLS, from the value to which its proofs are
+    bound."""
     if certificate is None:
         return lambda: new(b"")
     side = listening_side(certificate, "cluster")
@@ -30,8 +32,8 @@ def listening_factory(
 
 
 def connecting_side() -> ConnectingSide:
-    """Returns the TLS context for connections to other servers. It trusts every certificate, so the `binding_of` the one received must be
-    proven.
+    """Returns the TLS context for connections to other servers. It trusts every certificate, so the other side must prove the
+    `binding_of` the certificate that it shows.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -41,8 +43,8 @@ def connecting_side() -> ConnectingSide:
 
 
 def binding_of(transport: asyncio.BaseTransport) -> bytes:
-    """Returns what proofs over this connection, which this side has made, are bound to: the certificate of the other side; nothing without
-    TLS.
+    """Returns the value to which proofs over this connection, which this side has opened, are bound: the certificate of the other side;
+    empty without TLS.
     """
     tls = transport.get_extra_info("ssl_object")
     return b"" if tls is None else hashlib.sha256(tls.getpeercert(binary_form=True)).digest()

@@ -11,7 +11,7 @@ SERVERS_MAX = 256
 
 
 class Traffic:
-    """Calls, the items in them, and requests whose answers were lost, in one direction. `whole` counts all that this one counts."""
+    """Calls, the items in them, and requests whose answers were lost, in one direction. `whole` counts everything that this one counts."""
 
     __slots__ = ("_whole", "calls", "items", "lost")
 
@@ -50,7 +50,7 @@ class TrafficByServer:
         return found
 
     def items(self, address: str) -> int:
-        """Returns the number of items of all kinds, to or from this server."""
+        """Returns the number of items of all kinds sent to or received from this server."""
         found = self._by_address.get(address)
         return 0 if found is None else sum(found.items)
 

@@ -1,6 +1,6 @@
-"""Claims that were answered to another server, which has not said yet that it took the answer.
+"""Claims that were sent to another server in answers whose receipt it has not confirmed yet.
 
-If the connection is lost, only that server knows which answers came. It says so when it connects again, and the claims of the others are
+If the connection is lost, only that server knows which answers arrived. It reports them when it connects again, and the other claims are
 given back. If it never connects again, it has stopped, and those claims time out like all others that its clients held.
 """
 
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from pinlater.server.storage.values import Claimed
 
-# So long a server may take to connect again.
+# How long a server may take to connect again.
 KEPT_S = 60.0
 _CONNECTIONS_MAX = 256
 
 
 class Lost(NamedTuple):
-    """A connection that ended, as the side that asked saw it. `nonce`: of its hello; `taken`: how many answers came."""
+    """A connection that ended, from the view of the side that asks. `nonce`: of its hello; `taken`: how many answers arrived."""
 
     nonce: bytes
     taken: int
@@ -32,7 +32,7 @@ class AnsweredClaims(NamedTuple):
     answers: Sequence[Any]
 
     def without_bodies(self) -> AnsweredClaims:
-        """Returns what is needed to give them back."""
+        """Returns the claims with what is needed to give them back."""
         return self._replace(answers=[_without_bodies(answer) for answer in self.answers])
 
 
@@ -43,8 +43,8 @@ def _without_bodies(answer: object) -> object:
 
 
 class ClaimsOfLostConnections:
-    """Claims over the lost connections of all servers, by the nonce of the connection. `give_back(claims)` gets those whose answer did not
-    come.
+    """Claims over the lost connections of all servers, by the nonce of the connection. `give_back(claims)` gets those whose answer did
+    not arrive.
     """
 
     def __init__(self, monotonic: Callable[[], float], give_back: Callable[[AnsweredClaims], None]) -> None:

@@ -1,4 +1,4 @@
-"""What the other servers of the shards know of workers, for the list that operators see."""
+"""What the other servers of the shards know about workers, for the list that operators see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANSWER_S = 1.0
 
 
 class WorkersElsewhere:
-    """Asks all servers to which there are `connections`, at most once at a time: calls that come meanwhile get the same answer."""
+    """Asks all servers to which there are `connections`, at most once at a time: concurrent calls get the same answer."""
 
     def __init__(self, connections: Callable[[], Iterable[PeerConnection]]) -> None:
         self._connections = connections

@@ -1,6 +1,6 @@
-"""How long a server waits before it changes a shard's owners again, where others change what it has changed.
+"""How long a server waits before it changes a shard's owners again if other servers change them back.
 
-Two servers that see different servers as alive would each take back what the other has done, at every look. No I/O.
+Two servers that see different servers as alive would each revert the other's change, at every look. No I/O.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# This number of a server's changes may be changed again before it waits: servers that come and go one after the other do that.
+# How many changes of a server may be changed again before it waits: servers that come and go one after the other cause that.
 _FREE = 3
 _PAUSE_S_MAX = 60.0
-# Longer than the longest pause: a server that goes on does not begin with short ones again.
+# Longer than the longest pause: a server whose changes are still reverted does not begin with short pauses again.
 _FORGET_S = 120.0
 
 
 @dataclass(slots=True)
 class _Own:
-    """This server's last change of a shard. `reversals`: how many were changed again, one after the other."""
+    """This server's last change of a shard. `reversals`: how many of them in a row were changed by others."""
 
     version: int
     at_s: float
@@ -33,7 +33,7 @@ class ChangeBackoff:
         self._own: dict[str, _Own] = {}  # by shard
 
     def changed(self, shard: str, version: int) -> None:
-        """This server has stored owners with this version."""
+        """Notes that this server has stored owners with this version."""
         now_s = self._monotonic()
         own = self._own.get(shard)
         if own is None or now_s - own.at_s > _FORGET_S:
@@ -42,11 +42,11 @@ class ChangeBackoff:
             own.version, own.at_s = version, now_s
 
     def seen(self, shard: str, version: int) -> None:
-        """The shard has owners with this version."""
+        """Notes that the shard has owners with this version."""
         own = self._own.get(shard)
         if own is None or version <= own.version:
             return
-        own.version = version  # one change is taken back once
+        own.version = version  # one change is reverted once
         own.reversals += 1
         if own.reversals > _FREE:
             own.wait_until_s = self._monotonic() + min(_PAUSE_S_MAX, 2.0 ** (own.reversals - _FREE - 1))

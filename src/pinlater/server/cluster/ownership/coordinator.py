@@ -1,4 +1,4 @@
-"""What decides among the servers of a cluster: which of them live, whose turn it is to change owners, and who owns what."""
+"""What decides among the servers of a cluster: which of them are alive, whose turn it is to change owners, and who owns what."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pinlater.server.storage.values import Member, Owners
 
 
 class Coordinator(Protocol):
-    """One for the cluster, as one of its servers sees it. What it says may be old: ownership is for speed only."""
+    """The cluster's coordinator, as one of its servers sees it. Its information may be old: ownership only affects speed."""
 
     name: ClassVar[str]
-    """As the setting `cluster.coordinator` has it."""
+    """Its name in the setting `cluster.coordinator`."""
 
     @property
     def trouble(self) -> str:
@@ -22,7 +22,7 @@ class Coordinator(Protocol):
 
     @property
     def tells_of_servers(self) -> bool:
-        """Whether it tells at once of each server that comes or goes, so that the shards are not asked for that."""
+        """Whether it reports each server that comes or goes at once, so that the shards need not be asked."""
         return False
 
     async def owners(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[ShardLanes, Owners]:
@@ -38,14 +38,14 @@ class Coordinator(Protocol):
         """Returns whether this server may change the owners of the shard now.
 
         `able`: the servers that may own slices of it, by slot, this server among them.
-        `wrong_s`: for how long its owners have not been as planned.
+        `wrong_s`: for how many seconds its owners have differed from the plan.
         """
 
     def sees_all(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
-        """Returns whether a plan without these shards, which did not answer, can't be taken back by a server that uses them."""
+        """Returns whether a plan without these shards, which did not answer, is safe from being reverted by a server that uses them."""
 
     def know_shards(self, secrets: Mapping[str, bytes]) -> None:
-        """Tells which shards the cluster has. `secrets`: the secret that each keeps for its servers, by name."""
+        """Tells the coordinator which shards the cluster has. `secrets`: the secret that each shard keeps for its servers, by name."""
         return
 
     async def close(self) -> None:
@@ -53,4 +53,4 @@ class Coordinator(Protocol):
         return
 
     async def assign(self, shard: ShardLanes, known: Owners, new: Owners) -> bool:
-        """Stores the new owners if the stored ones are those that are known. Returns whether they were. Raises `PinLaterError`."""
+        """Stores the new owners if the stored ones are still the known ones. Returns whether it stored them. Raises `PinLaterError`."""

@@ -1,8 +1,8 @@
-"""Evens out the work of the owners: a pure function of the owners and of the work on each slice.
+"""Balances the work of the owners: a pure function of the owners and of the work on each slice.
 
-`plan` gives each server the same number of slices. If busy queues are in slices of the same server, that one works more than the
-others. Then it exchanges a busy slice of a shard for a quiet one of the same shard. So each server keeps as many slices of as many
-shards as before, and a plan of the result changes nothing.
+`plan` gives each server the same number of slices. If one server owns the slices of several busy queues, it works more than the others.
+Then it exchanges a busy slice of a shard for a quiet one of the same shard. So each server keeps as many slices of as many shards as
+before, and a plan of the result changes nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple
 from pinlater.server.cluster.ownership.work import Work
 from pinlater.server.storage.values import NO_OWNER
 
-# A server with more than this share of the mean is to give some away, if that takes this share of the mean off it.
+# A server with more than this share of the mean gives some work away, if that reduces its work by at least this share of the mean.
 _BUSY_SHARE = 1.25
 _WORTH_SHARE = 0.1
-# Jobs in a minute. Of less, no server notices.
+# Jobs in a minute. A smaller change makes no noticeable difference.
 _WORK_MIN = 6_000
 _EXCHANGES_MAX = 4
 
 
 class _Exchange(NamedTuple):
-    """`busier`: what the busier of both servers works afterwards."""
+    """`busier`: the work of the busier of the two servers after the exchange."""
 
     busier: int
     shard: str
@@ -32,7 +32,7 @@ class _Exchange(NamedTuple):
 
 
 def even_out(owners: Mapping[str, Sequence[str]], work: Iterable[Work]) -> dict[str, list[str]]:
-    """The owners by shard, after at most four exchanges; each takes a slice from the server that works most. `work`: of all servers."""
+    """The owners by shard, after at most four exchanges; each takes a slice from the server with the most work. `work`: of all servers."""
     evened = {name: list(by_slice) for name, by_slice in sorted(owners.items())}
     slices = _added_up(evened, work)
     for _ in range(_EXCHANGES_MAX):

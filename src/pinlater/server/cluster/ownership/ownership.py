@@ -1,13 +1,14 @@
-"""The owners of the slices of the shards: looked up now and then, and changed where servers come and go.
+"""The owners of the slices of the shards: read periodically, and changed when servers come or go.
 
-A coordinator says which servers live, whose turn it is to change owners, and who owns what (`coordinator`). By default the shards do
-(`store_coordinator`).
+A coordinator decides which servers are alive, whose turn it is to change owners, and who owns what (`coordinator`). By default the shards
+do (`store_coordinator`).
 
 If one server works much more than the others, the server whose turn it is on the first shard exchanges some of its slices for quieter
-ones of others (`exchange`), at most once a minute. After two minutes without a move it gathers slices: plans of one change after the other
-leave shards with more owners than a plan from nothing gives them.
+ones of others (`exchange`), at most once a minute. After two minutes without a move it gathers slices: a series of small plans leaves
+shards with more owners than a plan from scratch.
 
-If a server without slices was only slow, its requests continue: ownership is for speed, and the store's transactions decide who has a job.
+If a server that lost its slices was only slow, its requests continue: ownership only affects speed, and the store's transactions decide
+who has a job.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
 
 logger = logging.getLogger(__name__)
 
-# Slices are gathered once none has moved for so long.
+# Slices are gathered once none has moved for this long.
 _GATHER_AFTER_S = 120.0
 _LEAVE_TRIES = 3
-# So long no server has one of the roles before that is worth a warning: servers start one after the other.
+# How long all servers may lack one of the roles before that is worth a warning: servers start one after the other.
 _ROLE_MISSING_S = 5.0
 
 
 class Ownership:
-    """The owners as of the last look. `address`: as this server announced it to the shards. `hears(address)`: whether a server said
-    something over a connection within the last moments; `serves(address, shard)`: whether it can work on a shard. `changed()` is called
-    when this server has changed owners. `work()`: of all servers in the last minute, if all are heard.
+    """The owners as of the last look. `address`: the one that this server announced to the shards. `hears(address)`: whether a server has
+    sent something over a connection recently; `serves(address, shard)`: whether it can work on a shard. `changed()` is called when this
+    server has changed owners. `work()`: the work of all servers in the last minute, if all of them are heard.
     """
 
     def __init__(
@@ -64,16 +65,16 @@ class Ownership:
         self._work = work
         self._moved_s = shards.clock.monotonic()
         self._leaving = False
-        self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
-        self._owners: dict[str, Owners] = {}  # by shard; of one unreachable as they were seen last
+        self._looking = asyncio.Lock()  # a look reads newer data than the previous one
+        self._owners: dict[str, Owners] = {}  # by shard; for an unreachable shard, those that were last seen
         self._has_owners = True  # not all servers are for enqueues
         self._one_role_since_s: float | None = (
-            None  # since when all servers have the same role, other than `all`; said: infinity
+            None  # since when all servers have had the same role, other than `all`; infinity once it is logged
         )
         self._outnumbered = False  # by servers with another coordinator
-        self._whole = True  # each server uses the same shards, as far as this one sees
+        self._whole = True  # each server uses the same shards, as far as this one knows
         self._planned: Mapping[str, Sequence[str]] = {}  # by shard
-        self._wrong_since: dict[str, float] = {}  # shards whose owners are not as planned
+        self._wrong_since: dict[str, float] = {}  # shards whose owners differ from the plan
         self.moves = 0
 
     def owners(self, shard: str) -> Sequence[str]:
@@ -81,7 +82,7 @@ class Ownership:
         return self._owners.get(shard, NO_OWNERS).by_slice
 
     def is_calm(self, members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
-        """Returns whether nothing is to be changed, as far as this server knows, each server uses each shard, and all others are heard."""
+        """Returns whether, as far as this server knows, nothing needs to change, each server uses each shard, and all others are heard."""
         others = {member.address for found in members.values() for member in found} - {self.address, NO_OWNER}
         return self._whole and not self._wrong_since and all(self.hears(address) for address in others)
 
@@ -90,7 +91,7 @@ class Ownership:
         return {shard: float(owners.by_slice.count(self.address)) for shard, owners in self._owners.items()}
 
     def version(self, shard: str) -> int:
-        """The version of a shard's owners, or 0 where none is known."""
+        """The version of a shard's owners, or 0 if none is known."""
         return self._owners.get(shard, NO_OWNERS).version
 
     def misplaced(self, shard: str) -> Sequence[int]:
@@ -100,7 +101,8 @@ class Ownership:
         return [index for index, owner in enumerate(owners) if owner != planned[index]]
 
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        """Reads the owners of each of these shards, and changes them if it is this server's turn. `members`: by shard that answered."""
+        """Reads the owners of each of these shards, and changes them if it is this server's turn. `members`: for each shard that
+        answered."""
         async with self._looking:
             self._compare(members)
             planned = self._planned = await self._plan(members)
@@ -121,8 +123,8 @@ class Ownership:
     async def _improve(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Exchanges slices where a shard has more owners than it needs, or where one server works more than the others.
 
-        One server does that. It evens out work once all slices have had the same owner for so long that the work of the last minute was
-        theirs, and gathers slices after a longer calm: a rolling update of the servers is over then.
+        One server does that. It balances work once all slices have kept their owner for long enough that they account for the work of the
+        last minute, and gathers slices after a longer calm: a rolling update of the servers is over then.
         """
         calm_s = self._clock.monotonic() - self._moved_s
         if not members or calm_s < WINDOW_S:
@@ -140,7 +142,7 @@ class Ownership:
             await self._exchange(members, even_out(owners, work), "a server works more than the others")
 
     async def _exchange(self, shards: Iterable[ShardLanes], owners: Mapping[str, Sequence[str]], reason: str) -> bool:
-        """Changes the owners of each shard that has others. Returns whether there was one."""
+        """Changes the owners of each shard whose owners differ. Returns whether there was such a shard."""
         changed = [shard for shard in shards if tuple(owners[shard.name]) != self.owners(shard.name)]
         if changed:
             logger.info(f"{reason}: slices are exchanged")
@@ -148,13 +150,14 @@ class Ownership:
         return bool(changed)
 
     async def leave(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        """Hands over all that this server owns, and stops taking over slices. On a shard that fails, the others notice that it is gone."""
+        """Hands over all that this server owns, and stops taking over slices. If a shard fails, the other servers notice that this one is
+        gone."""
         self._leaving = True
         began_s, slices = self._clock.monotonic(), sum(self.owned().values())
         self._shards.register_as(NO_OWNER)
         stores = [shard.store for shard in members if shard.shared is not None]
         await asyncio.gather(*(store.submit(Announce(NO_OWNER)) for store in stores), return_exceptions=True)
-        # A look under way is not waited for: it may hang on a shard. If it changes owners first, this tries again.
+        # The code does not wait for a look under way, which may hang on a shard. If it changes owners first, this tries again.
         for _ in range(_LEAVE_TRIES):
             planned = await self._plan(members)
             handed_over = await asyncio.gather(
@@ -166,7 +169,7 @@ class Ownership:
                 return
 
     async def _plan(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[str, Sequence[str]]:
-        """The owners that there should be, of the shards that say which there are now."""
+        """The planned owners of each shard whose current owners are known."""
         found = await self._coordinator.owners(members)
         for shard, owners in found.items():
             self._learn(shard, owners)
@@ -192,8 +195,8 @@ class Ownership:
         ]
 
     def _compare(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        """Servers with several coordinators would each share out all slices. So those that are fewer own none; of as many, those that have
-        another than the store. Servers for enqueues own none either, unless all are."""
+        """Servers with several coordinators would each share out all slices. So the smaller group owns none; if both are equal, the one
+        whose coordinator is not the store owns none. Servers for enqueues own none either, unless all are."""
         found = [member for there in members.values() for member in there if member.address]
         servers = Counter({member.address: member.about.coordinator for member in found}.values())
         roles = {member.about.role for member in found}
@@ -224,7 +227,7 @@ class Ownership:
             )
 
     def _lives(self, member: Member) -> bool:
-        """This server knows of itself that it lives."""
+        """This server knows that it is itself alive."""
         if self._outnumbered or member.about.coordinator != self._coordinator.name:
             return False
         if member.about.role is ServerRole.ENQUEUE and self._has_owners:
@@ -239,7 +242,7 @@ class Ownership:
         return is_able and self._coordinator.leads(shard, able, wrong_s)
 
     async def _change(self, shard: ShardLanes, planned: Sequence[str]) -> bool:
-        """Returns whether the owners are as planned now."""
+        """Returns whether the owners match the plan now."""
         known = self._owners.get(shard.name, NO_OWNERS)
         new = Owners(known.version + 1, tuple(planned))
         if new.by_slice == known.by_slice or shard.shared is None:
@@ -262,7 +265,7 @@ class Ownership:
         if not moved:
             return
         self._moved_s = self._clock.monotonic()
-        if known:  # what a server reads first has not moved
+        if known:  # the slices that a server reads first have not moved
             self.moves += sum(moved.values())
         for (old, new), slices in sorted(moved.items()):
             logger.info(

@@ -1,7 +1,7 @@
-"""Plans the owners of slices: a pure function of the servers that there are and of the owners now.
+"""Plans the owners of slices: a pure function of the present servers and the present owners.
 
-Equal shares, with as few moves as these need, and each server in as few shards as possible: a server that owns a little of everything
-makes thin batches.
+Equal shares, with the fewest moves that these need, and each server in as few shards as possible: a server that owns a little of every
+shard makes small batches.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ShardView(NamedTuple):
 def plan(shards: Mapping[str, ShardView], *, balance: bool = True) -> dict[str, list[str]]:
     """The owners of each shard's slices, by shard. A slice of a shard that no server uses has none.
 
-    The same for every server that sees the same. A plan of its own result changes nothing. Without `balance` a slice moves only if its
-    owner does not use the shard: then no two servers take back each other's changes, even if they see different shards.
+    The result is the same for every server that sees the same state. A plan of its own result changes nothing. Without `balance` a slice
+    moves only if its owner does not use the shard: then no two servers revert each other's changes, even if they see different shards.
     """
     planned = {
         name: [owner if owner in view.servers else NO_OWNER for owner in view.owners]
@@ -39,10 +39,10 @@ def plan(shards: Mapping[str, ShardView], *, balance: bool = True) -> dict[str, 
 
 
 def gathered(owners: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The same owners, with the shares that they would have of each shard if they had all come at once.
+    """The same owners, with the shares of each shard that they would have if all of them had joined at once.
 
     Plans of small changes leave a server some slices of each of several shards, and shards with several owners. `owners`: by shard, of
-    shards that the same servers use, as `plan` leaves them. Returns them unchanged where no shard would have fewer owners; a plan of
+    shards that the same servers use, as `plan` leaves them. Returns the owners unchanged if no shard would have fewer owners; a plan of
     the result changes nothing.
     """
     servers = sorted({owner for by_slice in owners.values() for owner in by_slice} - {NO_OWNER})
@@ -64,7 +64,7 @@ def gathered(owners: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def _has_fewer_owners(target: Mapping[str, Sequence[str]], owners: Mapping[str, Sequence[str]]) -> bool:
-    """Returns whether the most owners that a shard has are fewer, or those of all shards added up."""
+    """Returns whether the largest number of owners of a shard is smaller, or the sum over all shards."""
     wanted, found = ([len(set(by_slice)) for by_slice in each.values()] for each in (target, owners))
     return max(wanted, default=0) < max(found, default=0) or sum(wanted) < sum(found)
 
@@ -91,7 +91,7 @@ def _parts(
 
 
 def _shares(shards: Mapping[str, ShardView], planned: Mapping[str, list[str]]) -> dict[str, int]:
-    """Returns how many slices each server may own. Of shares that differ by one, the servers that own the most have the larger."""
+    """Returns how many slices each server may own. If shares differ by one, the servers that own the most get the larger ones."""
     servers = {server for view in shards.values() for server in view.servers}
     if not servers:
         return {}
@@ -135,7 +135,7 @@ def _hand_out(shards: Mapping[str, ShardView], shares: Mapping[str, int], planne
             for server in sorted(shards[name].servers)
             if left[server] > 0
         ]
-        if not pieces:  # those with less than their share use none of these shards
+        if not pieces:  # servers with less than their share use none of these shards
             _hand_out_beyond(shards, free, owned, planned)
             return
         *_, size, name, server = max(pieces, key=lambda piece: piece[:3])

@@ -1,16 +1,16 @@
-"""The shards as coordinator: each keeps its owners, so that nothing else has to run.
+"""The shards as coordinator: each stores its owners, so that no other service is needed.
 
 The server with the lowest slot changes the owners of a shard; if it fails to, the next one does, a second later each. Two servers that
 change them at once don't overwrite each other: a shard takes a change only from a server that has read what is stored.
 
-All servers plan the same where all see the same. If one of them can't reach a shard, they see different shards. Then they only replace
-owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all would move slices that
-the others move back. A shard that no server has reached for a minute does not count. Servers that take back each other's changes all the
-same wait longer each time (`change_backoff`).
+All servers make the same plan if all see the same state. If one of them can't reach a shard, they see different shards. Then they only
+replace owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all of them would
+move slices that the others move back. A shard that no server has reached for a minute does not count. Servers that nevertheless revert
+each other's changes wait longer each time (`change_backoff`).
 
-Servers hear each other several times a second over their connections. A server that was not heard for a while, and whose heartbeat in
-the shard is old, owns nothing any more. A server that does not hear all others sends heartbeats to the shards every second, so that one
-that only can't be reached keeps what it owns.
+Servers hear each other several times a second over their connections. A server that was not heard for a while, and whose heartbeat in the
+shard is old, no longer owns anything. A server that does not hear all others sends heartbeats to the shards every second, so that a
+server that is alive but unreachable keeps its slices.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ChangeOwners, ListOwners
 from pinlater.server.storage.values import NO_OWNER, Member, Owners
 
-# So long a server may say nothing over its connections, and so old its last heartbeat may be then.
+# How long a server may say nothing over its connections, and how old its last heartbeat may be then.
 UNHEARD_S_MAX = 1.5
 SILENT_MS_MAX = 2_500
 _A_TURN_S = 1.0
-# A shard that no server has reached for so long is left out when the others are shared out.
+# A shard that no server has reached for this long is left out when the others are distributed.
 _BALANCE_WITHOUT_S = 60.0
 
 
 class StoreCoordinator(Coordinator):
-    """Coordinates by the store. Answers as of the last look. `address`: as this server announced it to the shards. `hears(address)`:
-    whether a server was heard within the last moments; `serves(address, shard)`: whether it can work on a shard.
+    """Coordinates by the store. Answers as of the last look. `address`: the address that this server announced to the shards.
+    `hears(address)`: whether a server was heard recently; `serves(address, shard)`: whether it can work on a shard.
     """
 
     name = STORE_COORDINATOR
@@ -75,7 +75,7 @@ class StoreCoordinator(Coordinator):
         self._missed_since = {address: self._missed_since.get(address, now_s) for address in missed}
 
     def lives(self, member: Member) -> bool:
-        """Returns whether the server is heard, was missed only for a moment, or sends heartbeats."""
+        """Returns whether the server is heard, was missed only briefly, or sends heartbeats."""
         missed_since = self._missed_since.get(member.address)
         if missed_since is None or member.silent_ms < SILENT_MS_MAX:
             return True

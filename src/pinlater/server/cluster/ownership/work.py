@@ -1,4 +1,4 @@
-"""How much a server has worked on each slice in the last minute, as the owner of some of them or past their owner."""
+"""How much a server has worked on each slice in the last minute, as the owner of some of them or bypassing their owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 from pinlater.server.sharding.shards import Shards
 
 Work: TypeAlias = Mapping[str, Mapping[int, int]]
-"""By shard and slice, without those that had none: the jobs stored, and those claimed, which count twice as their acks follow."""
+"""By shard and slice, without idle ones: the jobs stored, and the jobs claimed, which count twice because their acks follow."""
 
 WINDOW_S = 60.0
 _SAMPLE_S = 5.0
@@ -42,5 +42,5 @@ class SliceWork:
 
 
 def _difference(before: tuple[int, ...], after: tuple[int, ...]) -> Mapping[int, int]:
-    """Returns the difference between two counts. A shard that was reopened counts from zero again."""
+    """Returns the difference between two counts. The counts of a reopened shard start at zero again."""
     return {index: new - old for index, (old, new) in enumerate(zip(before, after, strict=True)) if new > old}

@@ -1,8 +1,8 @@
-"""ZooKeeper as coordinator: it says which servers live and who owns what, and one server, the leader, plans.
+"""ZooKeeper as coordinator: it knows which servers are alive and who owns what, and one server, the leader, plans.
 
-While the ensemble has no quorum, or this server is cut off from it, owners stay as they are, and calls for one that is gone go to the
-shard. A server that was cut off for longer than its session may still take itself for an owner, while another one is: that costs speed,
-and breaks nothing.
+While the ensemble has no quorum, or this server is cut off from it, owners stay as they are, and calls for an owner that is gone go
+directly to the shard. A server that was cut off for longer than its session may still consider itself an owner after another one has
+taken over: that costs speed, and breaks nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 
 class ZooKeeperCoordinator(Coordinator):
-    """Coordinates by ZooKeeper. Answers as of the last look. `password`: of `zookeeper_user`. `address`: as this server announced it to the
-    shards. `changed()`: the ensemble says something else now.
+    """Coordinates by ZooKeeper. Answers as of the last look. `password`: of `zookeeper_user`. `address`: the address that this server
+    announced to the shards. `changed()` is called when the content of the ensemble has changed.
     """
 
     name = "zookeeper"
@@ -65,8 +65,8 @@ class ZooKeeperCoordinator(Coordinator):
         )
 
     async def begin(self) -> None:
-        """Waits for the first answer of the ensemble, for the session time-out at most. Raises `Unavailable` if it refuses this server, or
-        if it can't be used with these files."""
+        """Waits for the first answer of the ensemble, for the session time-out at most. Raises `Unavailable` if it refuses this server,
+        or if it can't be used with these TLS files."""
         if self._settings.zookeeper_tls:
             _check_files(self._settings)
         refusal = await self._session.begin()
@@ -104,7 +104,8 @@ class ZooKeeperCoordinator(Coordinator):
         return member.address in self._session.seen.members
 
     def leads(self, shard: ShardLanes, able: Sequence[Member], wrong_s: float) -> bool:
-        """The leader's, or that of the first able server where the leader is not able: it is for enqueues, or can't reach the shard."""
+        """It is the leader's turn, or that of the first able server if the leader is not able: it has the role `enqueue`, or can't reach
+        the shard."""
         seen = self._session.seen
         addresses = [member.address for member in able]
         return seen.current and self._address == (seen.leader if seen.leader in addresses else addresses[0])
@@ -132,7 +133,7 @@ class ZooKeeperCoordinator(Coordinator):
 
 
 def _check_files(settings: ClusterSettings) -> None:
-    """Raises `Unavailable` if a file of TLS can't be used: the client would only try again."""
+    """Raises `Unavailable` if a TLS file can't be used: the client would only keep trying."""
     context = ssl.create_default_context()
     key = settings.zookeeper_key_file
     for name, path in (("ca", settings.zookeeper_ca_file), ("certificate", settings.zookeeper_certificate_file)):

@@ -23,7 +23,7 @@ from pinlater.server.storage.values import NO_OWNERS, Owners
 T = TypeVar("T")
 
 CALL_TIMEOUT_S = 3.0
-"""A call that has no answer after so long has failed. Calls without a connection get none."""
+"""A call without an answer after this time has failed. Calls without a connection get no answer."""
 
 
 class SeenNodes(NamedTuple):
@@ -42,14 +42,14 @@ NOTHING_SEEN = SeenNodes(False, frozenset(), "", {})
 
 
 class NotOurs(Exception):
-    """The nodes, or the place among the members, belong to another cluster or server. The text says which."""
+    """Raised if the nodes, or the place among the members, belong to another cluster or server. The text says which."""
 
 
 class ClusterNodes:
-    """The nodes, read and written over one client by one thread. Raises `KazooException`, also where another server was faster, and the
+    """The nodes, read and written over one client by one thread. Raises `KazooException`, also if another server was faster, and the
     client's time-out.
 
-    `instance`: what tells this process from others that announce the same address. `changed()` is called by another thread when a node
+    `instance`: tells this process apart from others that announce the same address. `changed()` is called by another thread when a node
     that was read has changed.
     """
 
@@ -64,14 +64,14 @@ class ClusterNodes:
         self._is_open = False
 
     def open_root(self) -> None:
-        """Makes the path if it isn't there. Raises `NoAuthError` if this server may not make or read it."""
+        """Makes the path if it isn't there. Raises `NoAuthError` if this server may not create or read it."""
         if not self._is_open:
             self._ask(self._client.ensure_path_async(self._root))
             self._ask(self._client.get_children_async(self._root))
             self._is_open = True
 
     def look(self, shards: Mapping[str, str]) -> SeenNodes:
-        """Registers this server if it isn't yet, and reads all nodes. Raises `NotOurs`, and then this server is not a member.
+        """Registers this server unless it is registered, and reads all nodes. Raises `NotOurs`, and then this server is not a member.
 
         `shards`: the fingerprint of each shard's secret, by name.
         """
@@ -86,7 +86,7 @@ class ClusterNodes:
         return SeenNodes(True, members, leader, {name: self._owners(name) for name in self._children("owners")})
 
     def assign(self, shard: str, known: Owners, new: Owners) -> bool:
-        """Stores the owners of a shard if the stored ones are those that are known. Returns whether they were."""
+        """Stores the owners of a shard if the stored ones are still the known ones. Returns whether it stored them."""
         path, data = self._path(f"owners/{shard}"), json.encode(new.by_slice)
         try:
             if known.version == 0:
@@ -98,7 +98,7 @@ class ClusterNodes:
         return True
 
     def _owners(self, shard: str) -> Owners:
-        """Owners that can't be read count as none: the leader stores others."""
+        """Owners that can't be read count as none: the leader stores new ones."""
         data, stat = self._ask(self._client.get_async(self._path(f"owners/{shard}"), self._changed))
         try:
             by_slice = json.decode(data, type=tuple[str, ...])
@@ -107,7 +107,7 @@ class ClusterNodes:
         return Owners(stat.version + 1, by_slice if len(by_slice) == SLICES else NO_OWNERS.by_slice)
 
     def _enter(self, shards: Mapping[str, str]) -> None:
-        """Makes sure that the nodes are those of a cluster with any of these shards. Takes the place of one without servers."""
+        """Makes sure that the nodes are those of a cluster with any of these shards. Replaces a cluster without servers."""
         path = self._path("cluster")
         try:
             data, stat = self._ask(self._client.get_async(path))

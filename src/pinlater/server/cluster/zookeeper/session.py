@@ -1,10 +1,10 @@
-"""One thread that talks to the ensemble, and tells the event loop what it says.
+"""One thread that talks to the ensemble, and reports its content to the event loop.
 
-It goes by what it reads, not by events: a watch or a change of the connection only makes it look again. It never waits without a
+It relies on what it reads, not on events: a watch or a change of the connection only makes it read again. It never waits without a
 time-out, since a call without a connection gets no answer.
 
-A client that was cut off is told of the end of its session only when it is back, and one whose ensemble has lost its data may never be
-taken again. So a client that had no answer for three session time-outs is thrown away, and another one registers the server.
+A client that was cut off learns of the end of its session only when it reconnects, and a client whose ensemble has lost its data may
+never be accepted again. So a client that had no answer for three session time-outs is discarded, and another one registers the server.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from pinlater.server.storage.values import Owners
 
 logger = logging.getLogger(__name__)
 
-# How often the thread looks whether the client is connected, and reads all nodes even if nothing told it of a change.
+# How often the thread checks whether the client is connected, and reads all nodes even if nothing reported a change.
 TICK_S = 0.5
 _READ_AGAIN_S = 30.0
-# This many session time-outs without an answer are the end of a client.
+# After this many session time-outs without an answer, a client is discarded.
 _TIMEOUTS_MAX = 3
-# Of a session time-out: a client that has changed to another server of the ensemble had no answer for less.
+# Share of a session time-out: a client that has moved to another server of the ensemble had no answer for less.
 _SILENT_SHARE = 1 / 3
 _END_S = 1.0
 _FAILURES = (KazooException, KazooTimeoutError)
 
 
 class Assignment:
-    """A change of the owners of a shard that waits for its turn. `done`: whether what was known was what is stored."""
+    """A change of the owners of a shard that waits for its turn. `done`: whether the known owners were the stored ones."""
 
     def __init__(self, shard: str, known: Owners, new: Owners) -> None:
         self.shard = shard
@@ -53,7 +53,7 @@ class Assignment:
 
 
 class ZooKeeperSession:
-    """The session of one server. `seen`: as of the last look; `changed()` is called in the event loop when it is another one.
+    """The session of one server. `seen`: as of the last look; `changed()` is called in the event loop when it has changed.
 
     `shards`: the fingerprint of each shard's secret, by name; without any, the server does not register.
     """
@@ -67,7 +67,7 @@ class ZooKeeperSession:
         no_rights: str,
         changed: Callable[[], None],
     ) -> None:
-        """`no_rights`: the error text for an ensemble that lets this server not read or change the nodes."""
+        """`no_rights`: the error text for an ensemble that does not let this server read or change the nodes."""
         self._make_client = make_client
         self._root = root
         self._address = address
@@ -81,14 +81,14 @@ class ZooKeeperSession:
         self._changes: SimpleQueue[Assignment] = SimpleQueue()
         self._first_answer: asyncio.Future[str] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
-        self._heard_s = math.inf  # when the client had an answer last; before the first one, when it began
+        self._heard_s = math.inf  # when the client last had an answer; before the first one, when it started
         self._read_s = -math.inf
         self.seen = NOTHING_SEEN
         self.shards: Mapping[str, str] = {}
 
     async def begin(self) -> str:
-        """Starts the thread, and waits for the ensemble for the session time-out. Returns why it refuses this server; '' if it doesn't,
-        or does not answer."""
+        """Starts the thread, and waits for the ensemble for the session time-out. Returns why it refuses this server; '' if it doesn't
+        refuse it, or does not answer."""
         self._start()
         with suppress(TimeoutError):
             return await asyncio.wait_for(asyncio.shield(self._first_answer), self._session_timeout_s)
@@ -102,7 +102,7 @@ class ZooKeeperSession:
         self._woken.set()
 
     async def assign(self, shard: str, known: Owners, new: Owners) -> bool:
-        """`Coordinator.assign`. Fails at once if this server is not a member: one that stops would wait in vain."""
+        """`Coordinator.assign`. Fails at once if this server is not a member: a stopping server would wait in vain."""
         if not self.seen.current:
             raise ShardConnectionFailed("this server is not registered in ZooKeeper now")
         change = Assignment(shard, known, new)
@@ -114,7 +114,7 @@ class ZooKeeperSession:
             raise ShardConnectionFailed(f"ZooKeeper can't store the owners: {_text_of(error)}") from error
 
     async def close(self) -> None:
-        """Ends the session, so that the others see that this server is gone. Waits for the ensemble for a moment only."""
+        """Ends the session, so that the others see that this server is gone. Waits only briefly for the ensemble."""
         if not self._ends:
             self._ends = True
             self._woken.set()
@@ -135,7 +135,7 @@ class ZooKeeperSession:
                 logger.exception("what ZooKeeper says could not be read")
                 time.sleep(self._session_timeout_s)
             finally:
-                # In a thread of its own, since it may wait for what never comes.
+                # In a thread of its own, since it may wait forever.
                 end = threading.Thread(target=_end, args=[client], name="zookeeper-end", daemon=True)
                 end.start()
                 end.join(_END_S)
@@ -154,7 +154,7 @@ class ZooKeeperSession:
         return ClusterNodes(client, self._root, self._address, self._instance, lambda _: self._woken.set())
 
     def _turn(self, client: KazooClient, nodes: ClusterNodes, tls_refusal: str, told: bool, now_s: float) -> bool:
-        """Reads the nodes if it is time, and executes what waits. Returns whether the client is still good. `told`: of a change."""
+        """Reads the nodes if it is time, and executes waiting changes. Returns whether the client is still usable. `told`: of a change."""
         self._heard_s = min(self._heard_s, now_s)
         if client.connected and not told and self.seen.current and now_s - self._read_s < _READ_AGAIN_S:
             self._heard_s = now_s
@@ -206,7 +206,7 @@ class ZooKeeperSession:
                 except _FAILURES as error:
                     change.done.set_exception(error)
                 else:
-                    if changed:  # known here before the ensemble tells of it
+                    if changed:  # known here before the ensemble reports it
                         self.seen = self.seen._replace(owners={**self.seen.owners, change.shard: change.new})
                     change.done.set_result(changed)
 
@@ -228,7 +228,7 @@ class ZooKeeperSession:
 
 
 def _end(client: KazooClient) -> None:
-    with suppress(WriterNotClosedException):  # it hangs in a try to connect, and ends after that
+    with suppress(WriterNotClosedException):  # it hangs in an attempt to connect, and ends after that
         client.stop()
         client.close()
 

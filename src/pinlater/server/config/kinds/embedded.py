@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class EmbeddedKind(NamedTuple):
-    """What such a store declares of itself. The modules of a store are imported when a shard is made."""
+    """What such a store declares about itself. The modules of a store are imported when a shard is made."""
 
     name: str
-    """Stands before the colon of a location, and names the table of its settings, if it has one."""
+    """The prefix before the colon of a location; also the name of the table of its settings, if it has one."""
     form: str
-    """How its location is written."""
+    """The format of its location."""
     warning: str
-    """What an operator should know before using it; empty for nothing."""
+    """What an operator should know before using it; empty if there is nothing."""
     in_file: bool
-    """Whether it is kept in a file, which several processes can use, and commands can migrate and back up."""
+    """Whether its store is a file, which several processes can use, and which commands can migrate and back up."""
     locate: Callable[[str, Path | None], Path | None]
-    """Returns the file that a location names by what is behind its colon. Raises ValueError in words."""
+    """Returns the file that is named behind the colon of a location. Raises ValueError with a text for the operator."""
     make: Callable[[Path | None, Settings], Shard]
     """Returns the shard, not opened yet."""
 

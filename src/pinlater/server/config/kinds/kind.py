@@ -1,4 +1,4 @@
-"""What a kind of store in databases declares of itself. Imports neither a driver nor a store: those are imported when a shard is made."""
+"""What a kind of database store declares about itself. Imports neither a driver nor a store: those are imported when a shard is made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ShardedKind(ABC):
     """A store in databases that several servers use. Its shards are in a shard file or, a single one, in a URL."""
 
     name: ClassVar[str]
-    """Stands before the colon of a location; names the table of its settings, and the extra that installs its driver."""
+    """The prefix before the colon of a location; also the name of the table of its settings, and of the extra that installs its driver."""
     title: ClassVar[str]
     """Its name in sentences."""
     schemes: ClassVar[Sequence[str]]
@@ -26,11 +26,11 @@ class ShardedKind(ABC):
     url_form: ClassVar[str]
     """How the URL of a single shard is written."""
     url_options: ClassVar[Mapping[str, str]]
-    """What may stand behind the `?` of a URL, and its forms."""
+    """The options that may follow the `?` of a URL, and their formats."""
     port: ClassVar[int]
     """The port of an address that names none."""
     nicknames: ClassVar[Mapping[str, str]]
-    """Words that are taken for its name, and what to say of them."""
+    """Words that are mistaken for its name, and the hint for each."""
     driver: ClassVar[Sequence[str]]
     """The modules of the library that it needs. The first is the one that must be there."""
     driver_title: ClassVar[str]
@@ -38,7 +38,7 @@ class ShardedKind(ABC):
 
     @abstractmethod
     def database_of_url(self, name: str) -> str | None:
-        """The database that a URL names; the name may be empty. Raises ValueError in words."""
+        """The database that a URL names; the name may be empty. Raises ValueError with a text for the operator."""
 
     @abstractmethod
     def holds(self, document: Mapping[str, Any]) -> bool:
@@ -61,11 +61,11 @@ class ShardedKind(ABC):
         """Work on a shard without serving it. Imports the driver."""
 
     def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
-        """Returns the problems of its settings beyond single values: the key and the problem."""
+        """Returns the problems that concern several of its settings, each with a key."""
         return iter(())
 
     def parse(self, content: bytes, settings: Settings) -> Sequence[ShardEntry]:
-        """Returns what a shard file says. Raises ValueError that names the entry."""
+        """Returns the content of a shard file. Raises ValueError that names the entry."""
         found: dict[str, ShardEntry] = {}
         for entry in self.entries(read_document(content), settings):
             other = found.setdefault(entry.names[0], entry)

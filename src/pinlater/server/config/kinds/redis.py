@@ -4,9 +4,8 @@ Its shard file is the original's:
 
     {"shards": [{"name": "1", "shardConfig": {"master": {"host": "10.0.0.1", "port": 6379}, "slave": …, "dequeueOnly": false}}]}
 
-`slave` is not used. Ours also understands, beside `master`: `lostForGood`, `user`, `passwd`, `db`, `socket`, `tls`, and
-`sentinelMaster` with `sentinels` (`["host:port", …]`), which say where the master is in the place of `master`. What an entry leaves
-out the settings have.
+`slave` is not used. Ours also understands, beside `master`: `lostForGood`, `user`, `passwd`, `db`, `socket`, `tls`, and `sentinelMaster`
+with `sentinels` (`["host:port", …]`), which give the master instead of `master`. The settings supply what an entry leaves out.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""A record of changes: their callers, where these came from, and what happened to the changes."""
+"""A record of changes: who made them, from where, and with what outcome."""

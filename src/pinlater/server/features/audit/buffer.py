@@ -1,7 +1,7 @@
-"""Entries of the audit on their way to where they are kept: written in the background, so that no call waits for them.
+"""Entries of the audit before they are stored: written in the background, so that no call waits for them.
 
-An entry leaves the buffer once it is stored. What is sent again after a lost answer has the same ids, which the store knows. The log has
-each entry before it comes here.
+An entry leaves the buffer once it is stored. Entries that are sent again after a lost answer keep their ids, which the store knows. Each
+entry is in the log before it comes here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLUSH_MS = 500
 WAITING_MAX = 1_000
 ENTRIES_A_WRITE = 200
 LOST = "audit_entries_lost"
-"""The event that counts entries which only the log has."""
+"""The event that counts entries which are only in the log."""
 _PAUSE_S_MAX = 15.0
 
 
@@ -49,7 +49,7 @@ class AuditBuffer:
         return tuple(self._waiting)
 
     def add(self, entry: AuditEntry) -> None:
-        """Takes the entry for the next write, with a new id and the time now if it has none. If the buffer is full, it is lost."""
+        """Takes the entry for the next write, with a new id and the current time if it has none. If the buffer is full, it is lost."""
         if len(self._waiting) >= WAITING_MAX:
             self._lose(1)
             return
@@ -79,7 +79,7 @@ class AuditBuffer:
         return None
 
     async def close(self) -> None:
-        """Writes what waits, once more. What can't be stored is counted as lost."""
+        """Writes the waiting entries, once more. Entries that can't be stored are counted as lost."""
         await self.flush()
         if self._waiting:
             self._lose(len(self._waiting))

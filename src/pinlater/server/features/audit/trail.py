@@ -1,7 +1,7 @@
 """The audit of all servers: entries are written to any shard that answers, and read from all shards.
 
-An entry may be on two shards, if an answer of the first was lost; readers see it once. Filters apply here, and not in the stores: a
-page reads a bounded number of entries, so that it may have few although more follow.
+An entry may be on two shards, if an answer of the first was lost; readers see it once. Filters apply here, and not in the stores: a page
+reads a bounded number of entries, so it may contain few although more follow.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AuditTrail:
         found: list[AuditEntry] = []
         incomplete = False
         needles = _needles(wanted)
-        count = wanted.limit  # enough if no filter leaves any out
+        count = wanted.limit  # enough if no filter excludes any
         for _ in range(READ_MAX // _READ_AT_ONCE):
             read, missing, ended = await self._read(since, before, count)
             incomplete |= missing
@@ -88,7 +88,7 @@ class AuditTrail:
         records |= {entry.id: packed(entry) for entry in self.buffer.waiting if since <= entry.id < before}
         ids = sorted(records, reverse=True)
         ended = len(ids) <= count and all(len(answer) < count for answer in answers)
-        # Each shard gave its newest, so that only as many are all that there are.
+        # Each shard gave its newest entries, so that only this many are complete.
         return [records[name] for name in ids[:count]], len(answers) < len(self._shards), ended
 
     async def _store(self, entries: Sequence[AuditEntry]) -> None:
@@ -105,15 +105,15 @@ class AuditTrail:
         raise failure
 
     def _in_order(self) -> Iterable[ShardLanes]:
-        """Returns the reachable shards, those that stay and are quick first."""
+        """Returns the reachable shards, with those that stay and are quick first."""
         shards = self._shards.in_reach()
         self._shards.random.shuffle(shards)
         return sorted(shards, key=lambda shard: (not shard.takes_enqueues, shard.stalled or shard.fullness.full))
 
 
 def entry_for(change: AdministrativeChange) -> AuditEntry:
-    """The entry for a change, without an id if it is of now. The id of another one is made of its time and of the change itself, so that a
-    change that several servers report is kept once.
+    """The entry for a change, without an id if the change is new. Otherwise the id is made from its time and from the change itself, so
+    that a change that several servers report is kept once.
     """
     name, arguments, queue = "", _shown(change.fields), change.queue
     if change.at_ms is not None:
@@ -146,7 +146,7 @@ def _shown(fields: Mapping[str, object]) -> str:
 
 
 def packed(entry: AuditEntry) -> TrailEntry:
-    """Returns the entry as a store keeps it: the fields by name, so that servers of other versions read it."""
+    """Returns the entry in the form in which a store keeps it: the fields by name, so that servers of other versions can read it."""
     fields = {name: value for name, value in asdict(entry).items() if name != "id" and value not in ("", None)}
     return TrailEntry(entry.id, _as_json(fields))
 
@@ -161,7 +161,7 @@ def _fits(entry: AuditEntry, wanted: AuditRequest) -> bool:
 
 
 def _needles(wanted: AuditRequest) -> list[bytes]:
-    """Returns what each entry that fits has in its record, so that the others need not be decoded."""
+    """Returns the record of each entry that matches, so that the others need not be decoded."""
     chosen = {"queue": wanted.queue, "who": wanted.who, "operation": wanted.operation}
     return [_as_json({name: value})[1:-1] for name, value in chosen.items() if value]
 
@@ -171,7 +171,7 @@ def _as_json(fields: Mapping[str, object]) -> bytes:
 
 
 def unpacked(record: TrailEntry) -> AuditEntry:
-    """Returns the entry. Fields of newer versions are left out. An entry that can't be read says so."""
+    """Returns the entry. Fields of newer versions are left out. An entry that can't be read is marked as such."""
     try:
         fields = json.loads(record.content)
 

@@ -1,1 +1,1 @@
-"""Changes of many jobs that a server carries out by itself, and takes back."""
+"""Changes of many jobs that a server makes in the background, and can undo."""

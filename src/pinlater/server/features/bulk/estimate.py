@@ -1,7 +1,7 @@
-"""How far a bulk run is, and how long it takes yet. Pure.
+"""The progress of a bulk run, and the time that it still needs. Pure.
 
 Both are estimates. A run counts the jobs of its state, from counters, before it looks at them; jobs come and go meanwhile. The time left
-supposes that the rest takes as long for each job as the jobs so far did.
+assumes that each remaining job takes as long as the jobs so far.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pinlater.domain.bulk import BulkState
 _BEGUN_MS = 2_000
 """From then on a run has a speed."""
 _SILENT_MS_MAX = 10_000
-"""A run that goes on tells its progress every second; one that is silent for longer stands still, or its server is gone."""
+"""A run that continues reports its progress every second; one that is silent for longer is stuck, or its server is gone."""
 
 
 def percent_of(state: BulkState, passed: int, to_look_at: int | None) -> int | None:
@@ -22,8 +22,8 @@ def percent_of(state: BulkState, passed: int, to_look_at: int | None) -> int | N
 
 
 def left_ms(passed: int, to_look_at: int | None, busy_ms: int, silent_ms: int) -> int | None:
-    """Returns how long a run that continues takes yet. None if that is not known: it has just begun, is silent, or looks at more than was
-    counted.
+    """Returns how much longer a run that continues will take. None if that is not known: it has just begun, is silent, or looks at more
+    than was counted.
 
     `passed`: jobs that it has looked at in `busy_ms`. `silent_ms`: time since its latest report.
     """

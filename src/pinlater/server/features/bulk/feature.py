@@ -28,7 +28,7 @@ from pinlater.server.thrift.methods.record import (
 from pinlater.wire.generated import structs
 from pinlater.wire.job_filters import order_of
 
-# How often runs are looked for that no server carries out.
+# How often the server looks for runs that no server executes.
 _LOOK_MS = 10_000
 _TASKS_MAX = 5
 _TOLD = [field.field for field in FILTER_FIELDS if field.kind in {FieldKind.NUMBER, FieldKind.MOMENT}]
@@ -58,7 +58,7 @@ def _bulk_order(order: structs.BulkOrder) -> BulkOrder:
 
 def _start_asked(call: Any) -> Fields:
     order, chosen = call.order, call.order.filter
-    if order.undoes:  # of the filter nothing counts
+    if order.undoes:  # no field of the filter applies
         undoes = {"action": _ACTIONS.get(order.action, order.action), "undoes": order.undoes[:TEXT_MAX]}
         return {"queue": order.queue, **undoes, **given(order, "jobs_per_second")}
     return {
@@ -98,7 +98,7 @@ def _allowed_listed_runs(may: AnyQueue, answer: Any) -> Any:
 
 
 def _without_texts(runs: Iterable[Any]) -> Any:
-    """Keeps why a run has ended, which no database says."""
+    """Keeps the reason why a run has ended, which is in no database."""
     shown = list(runs)
     for run in shown:
         if run.detail and run.ended_ms is None:

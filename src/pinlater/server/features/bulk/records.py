@@ -1,7 +1,7 @@
-"""What is kept of bulk runs: up to four rows of one shard's history for each, under one time, queue and id.
+"""The rows of bulk runs: each has up to four rows in the history of one shard, with the same time, queue and id.
 
-They are its order, its progress, the request to stop it, and its end. So no server overwrites what another one says: progress that comes
-late, of a server that stood still, leaves the end as it is.
+These are its order, its progress, the request to stop it, and its end. So no server overwrites the row of another one: late progress, from
+a server that stood still, leaves the end as it is.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _PROGRESS, _STOP, _END = ".progress", ".stop", ".end"
 
 
 class _Order(NamedTuple):
-    """The first row of a run. `who`: who started it, as it is shown; `source`, `caller`: the same for listeners to its end.
-    `copied_ms`: the start of the run whose jobs it restores. `order`: as `_stored` says."""
+    """The first row of a run. `who`: who started it, as displayed; `source`, `caller`: the same for listeners to its end.
+    `copied_ms`: the start of the run whose jobs it restores. `order`: in the form that `_stored` returns."""
 
     order: Sequence[Any]
     who: str
@@ -48,19 +48,19 @@ class _Order(NamedTuple):
 
 
 class RunProgress(NamedTuple):
-    """The second row, and the last one. `due`: of waiting jobs, it looks at those that are due, which come last: the others become due
-    meanwhile. `due_first`: the same before it looks at the others, since it changes a limited number of jobs. `after`: where its scan
-    continues. `unseen`: it could not look at some shard since its scan began.
+    """The second row, and the last one. `due`: if its jobs wait, it now looks at those that are due; these come last, since others become
+    due meanwhile. `due_first`: the same before it looks at the others, since it changes a limited number of jobs. `after`: where its scan
+    continues. `unseen`: some shard was unreachable at some time since its scan began.
 
-    `server`: which carries it out, '' once that one has left it. `term`: grows with each server that continues the run. `again`: the scan
-    may come to jobs that the run has changed already. `uncounted`: some changes may be missing in the numbers.
+    `server`: the server that executes it, '' once that server has left it. `term`: incremented by each server that continues the run.
+    `again`: the scan may meet jobs that the run has already changed. `uncounted`: the numbers may lack some changes.
 
-    `key_taken`, `queue_gone`: jobs that it could not restore (`storage.values.Restored`) since its scan began. `copy_bytes`: what its
-    copies take, by shard; less than 0 if it restores.
+    `key_taken`, `queue_gone`: jobs that it could not restore (`storage.values.Restored`) since its scan began. `copy_bytes`: the size of
+    its copies, by shard; negative if it restores.
 
-    `to_look_at`: how many jobs there were for its present look when that began, or None if a shard could not be asked, or before it is
-    counted. `passed`: how many it has looked at, without the page that it changes now, of which it has done `in_page`. `busy_ms`: for how
-    long servers have carried this look out. `expected`: how many jobs it changes in all, by counters.
+    `to_look_at`: how many jobs there were for its present look when that began; None if a shard could not be asked, or before they are
+    counted. `passed`: how many jobs it has looked at, without the page that it is changing now, of which it has done `in_page`.
+    `busy_ms`: for how long servers have executed this look. `expected`: how many jobs it will change in all, according to counters.
     """
 
     state: BulkState = BulkState.RUNNING
@@ -88,7 +88,7 @@ class RunProgress(NamedTuple):
 
 
 class KeptRun(NamedTuple):
-    """A run as it is kept, on that shard. `who`, `source`, `caller`, `copied_ms`: as in `_Order`."""
+    """A run as its shard stores it. `who`, `source`, `caller`, `copied_ms`: as in `_Order`."""
 
     shard: str
     id: str
@@ -146,20 +146,21 @@ class KeptRun(NamedTuple):
 
 
 def _stored(order: BulkOrder) -> list[Any]:
-    """Returns an order as it is kept. Its filter is in two pieces, and a number of jobs is left out if there is none, so that servers from
-    before it read what it does not concern."""
+    """Returns the stored form of an order. Its filter is stored in two pieces, and a number of jobs is left out if there is none, so that
+    older servers can read orders that do not use them."""
     state, priority, regex, *compared = order.filter
     rest = list(order[3:] if order.max_jobs is not None else order[3:-1])
     return [order.queue, order.action, state, priority, regex, compared, *rest]
 
 
 def _stored_progress(run: KeptRun, progress: RunProgress) -> Sequence[Any]:
-    """Returns progress as it is kept: without what only a limited run needs, so that servers from before such runs read the others."""
+    """Returns the stored form of progress, without the fields that only a limited run needs, so that servers from before such runs read
+    the others."""
     return progress[:-1] if run.order.max_jobs is None else progress
 
 
 def _order_of(stored: Sequence[Any]) -> BulkOrder:
-    """Returns a kept order. Raises `ValueError` if it has a form that this server does not know."""
+    """Returns a stored order. Raises `ValueError` if it has a format that this server does not know."""
     queue, action, state, priority, regex, compared, *rest = stored
     return msgspec.convert([queue, action, [state, priority, regex, *compared], *rest], BulkOrder)
 
@@ -176,15 +177,16 @@ class BulkRecords:
         self._shards = shards
         self._metrics = metrics
         self._clock = clock
-        self._seen: dict[str, dict[str, KeptRun]] = {}  # by shard and id, as it was read last: for people only
+        self._seen: dict[str, dict[str, KeptRun]] = {}  # by shard and id, as last read: only for display
 
     async def all(self, queues: Sequence[str] | None = None) -> tuple[list[KeptRun], bool]:
-        """The runs, the newest first, and whether a shard is missing. Leaves out what a newer server keeps in another form."""
+        """The runs, the newest first, and whether a shard is missing. Leaves out runs that a newer server stores in another format."""
         answers = await self._read(queues)
         return _newest_first(run for runs in answers.values() for run in runs), len(answers) < len(self._shards)
 
     async def shown(self, queues: Sequence[str] | None = None) -> tuple[list[KeptRun], list[str]]:
-        """The runs, the newest first, and the names of the shards that do not answer. Those on these are as this server saw them last."""
+        """The runs, the newest first, and the names of the shards that do not answer. The runs on these shards are as this server last
+        saw them."""
         answers = await self._read(queues)
         missing = [name for name in self._seen if name not in answers]
         seen = [run for name in missing for run in self._seen[name].values() if _is_of(run, queues)]
@@ -208,7 +210,7 @@ class BulkRecords:
         return answers
 
     async def read_again(self, run: KeptRun) -> KeptRun | None:
-        """The run as its shard has it now, or None if it is gone. Raises `Unavailable`."""
+        """The run as its shard stores it now, or None if it is gone. Raises `Unavailable`."""
         shard = self._shards.get(run.shard)
         if shard is None:
             return None
@@ -217,7 +219,7 @@ class BulkRecords:
         return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
 
     def check_size(self, order: BulkOrder) -> None:
-        """Raises `InvalidArgument` if the order is too long to be kept."""
+        """Raises `InvalidArgument` if the order is too long to be stored."""
         size = len(_pack(_stored(order)))
         if size > _ORDER_BYTES_MAX:
             raise InvalidArgument(f"The filters take {size} bytes; at most {_ORDER_BYTES_MAX} are kept")
@@ -234,11 +236,11 @@ class BulkRecords:
         await self._save(run, {kind: _pack(_stored_progress(run, progress))})
 
     async def save_stop(self, run: KeptRun) -> None:
-        """The request to stop it. Raises `Unavailable`."""
+        """Stores the request to stop it. Raises `Unavailable`."""
         await self._save(run, {_STOP: b""})
 
     def has_shard(self, run: KeptRun) -> bool:
-        """Returns whether the shard that keeps it is still in the map."""
+        """Returns whether the shard of the run is still in the map."""
         return self._shards.get(run.shard) is not None
 
     def roomiest(self) -> str:
@@ -271,7 +273,7 @@ def _is_of(run: KeptRun, queues: Sequence[str] | None) -> bool:
 
 
 def _last_seen(run: KeptRun) -> KeptRun:
-    """Returns the run as it is shown while its shard does not answer."""
+    """Returns the run as displayed while its shard does not answer."""
     if not run.is_running:
         return run
     detail = f"shard {run.shard}, which keeps it, is unreachable: it was last seen like this"
@@ -279,7 +281,7 @@ def _last_seen(run: KeptRun) -> KeptRun:
 
 
 def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, StoredSample]) -> Iterator[KeptRun]:
-    """Yields the runs of these orders, without those that have a form that this server does not know."""
+    """Yields the runs of these orders, without those in a format that this server does not know."""
     for row in orders:
         progress = rows.get(row.origin + _END, rows.get(row.origin + _PROGRESS))
         try:

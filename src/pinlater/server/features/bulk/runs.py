@@ -1,14 +1,15 @@
-"""Bulk changes in the background: kept in a shard, carried out by one server, and continued by another if that one dies.
+"""Bulk changes in the background: stored in a shard, executed by one server, and continued by another if that one dies.
 
 While the shard that keeps a run is unreachable, the run waits. A server that stops leaves its runs to the others at once; a run whose
-progress is old is continued by the next server that looks. Its server may have stood still: it leaves the run when it sees that another
-server carries it out, and for a moment both may. That changes no job twice: what a job is decides, in the transaction of each change.
-But what a server changed after its last progress is not in the numbers, and neither are changes whose answer was lost; the run says so.
+progress is old is continued by the next server that looks. If its server only stood still, it leaves the run when it sees that another
+server executes it; until then both may execute it. That changes no job twice: the state of a job decides, in the transaction of each
+change. But changes that a server made after its last progress are not in the numbers, and neither are changes whose answer was lost; the
+run reports that.
 
-A run changes only jobs that were enqueued before it began: so it ends, and leaves alone what a new queue of the same name holds. If a shard
-was unreachable meanwhile, the run waits for it and looks at all jobs again.
+A run changes only jobs that were enqueued before it began: so it ends, and leaves the jobs of a new queue of the same name alone. If a
+shard was unreachable meanwhile, the run waits for it and looks at all jobs again.
 
-Two pages at a time are read and changed on a server, whatever the number of runs, and one that is searched for a regex. So runs hold up
+Whatever the number of runs, a server reads and changes two pages at a time, and searches one with a regex. So runs delay
 requests no more than two busy clients do.
 """
 
@@ -70,9 +71,9 @@ from pinlater.wire.generated.structs import BulkRun, BulkRunsResponse, CountRequ
 logger = logging.getLogger(__name__)
 
 _PAGE_JOBS_MIN = 10  # however slow: most jobs of a page may not fit
-_LOOK_MS = 60_000  # where the look before saw no run under way
+_LOOK_MS = 60_000  # the previous look saw no run under way
 _RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 10.0
-_REGEX_FAILURES_MAX = 5  # in a row: a search may also take too long since others search
+_REGEX_FAILURES_MAX = 5  # in a row: a search may also take too long because others search
 _PAGES_AT_ONCE = 2
 _JOBS_A_TURN = 100
 _SLEEP_MAX_S = 1.0
@@ -81,7 +82,7 @@ _TELLS_MAX = 60
 
 
 class BulkRuns:
-    """The bulk changes in the background. `server`: the name of this one, which no other has."""
+    """The bulk changes in the background. `server`: the unique name of this server."""
 
     def __init__(
         self,
@@ -105,16 +106,16 @@ class BulkRuns:
         self._sleep = sleep
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._is_closing = False
-        self._looks_ms = 0  # nothing is read before
+        self._looks_ms = 0  # nothing is read before this
         self._starting = asyncio.Lock()
         self._pages = asyncio.Semaphore(_PAGES_AT_ONCE)
         self._searches = asyncio.Semaphore(1)
 
     # --- operations -----------------------------------------------------------------------------------------------------------
     async def start(self, order: BulkOrder, who: str, source: str = "", caller: NamedCaller = WITHOUT_TOKEN) -> BulkRun:
-        """Keeps the order and begins it. Raises `InvalidArgument`, also if there are too many runs, and `QueueNotFound`.
+        """Stores the order and begins the run. Raises `InvalidArgument`, also if there are too many runs, and `QueueNotFound`.
 
-        `who`: who starts it, as it is shown; `source`, `caller`: as listeners to its end have them.
+        `who`: who starts it, as displayed; `source`, `caller`: the same for listeners to its end.
         """
         self._check(order)
         await self._queue_cache.require(order.queue)
@@ -139,8 +140,8 @@ class BulkRuns:
         return run.shown(now_ms)
 
     async def _check_number(self, order: BulkOrder) -> None:
-        """Checks how many runs there are. Undos count apart, so that the runs which they undo do not keep them out, and limited runs too,
-        for a day: programs start these again and again."""
+        """Checks how many runs there are. Undos count separately, so that the runs which they undo do not block them; so do limited runs,
+        for a day, since programs start these again and again."""
         every, _ = await self._records.all()
         running = sum(run.is_running for run in every)
         if max(running, len(self._under_way)) >= BULK_RUNNING_MAX:
@@ -179,8 +180,9 @@ class BulkRuns:
         return (await self.list_runs(queues)).runs
 
     async def list_runs(self, queues: Sequence[str] | None = None) -> BulkRunsResponse:
-        """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. Of an unreachable shard
-        those that this server has seen before, as they were then. Raises `QueueNotFound` for a queue that neither exists nor has runs."""
+        """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. For an unreachable
+        shard, those that this server has seen before, as they were then. Raises `QueueNotFound` for a queue that neither exists nor has
+        runs."""
         if queues is not None and len(queues) > QUEUES_MAX:
             raise InvalidArgument(f"Up to {QUEUES_MAX} queues in one request, not {len(queues)}", detail="TOO_MANY")
         found, missing = await self._records.shown(queues)
@@ -212,10 +214,10 @@ class BulkRuns:
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
             raise InvalidArgument(f"jobsPerSecond must be from {RATE_MIN} to {RATE_MAX:,.0f}")
 
-    # --- carrying out ---------------------------------------------------------------------------------------------------------
+    # --- execution ------------------------------------------------------------------------------------------------------------
     async def look(self) -> None:
-        """Continues runs that no server executes, and ends those that are to stop. Call it every few seconds; it reads once a minute while
-        there is no run.
+        """Continues runs that no server executes, and ends those that are to stop. Call it every few seconds; it reads once a minute
+        while there is no run.
         """
         now_ms = self._clock.now_ms()
         if now_ms < self._looks_ms or self._is_closing:
@@ -287,7 +289,7 @@ class BulkRuns:
             return
         try:
             began_s, missing = self._clock.monotonic(), not self._reaches_all
-            limit = min(most, max(size, _PAGE_JOBS_MIN))  # small if it is slow: what was read gets old
+            limit = min(most, max(size, _PAGE_JOBS_MIN))  # small if it is slow: a page becomes outdated
             page = await self._job_queries.scan_page(
                 ScanRequest(order.queue, state, order.filter.priority, future, now.after, limit, regex, paged=True)
             )
@@ -298,7 +300,7 @@ class BulkRuns:
         missing = missing or (page.incomplete and (after == END or not self._reaches_all))
         del page  # its jobs may be large
         if regex is not None and not await self._wait(steps, self._clock.monotonic() - began_s):
-            return  # others search in the pause
+            return  # others can search in the pause
         for start in range(0, len(names), size):
             part = names[start : start + size][: steps.jobs_left]
             if not await self._turn(steps, self._pages):
@@ -318,7 +320,7 @@ class BulkRuns:
             await self._finish(steps, BulkState.DONE, "")
 
     async def _jobs_to_look_at(self, order: BulkOrder) -> int | None:
-        """How many jobs a look compares, from counters; None if a shard can't be asked. Raises `Unavailable`."""
+        """How many jobs a look compares, according to counters; None if a shard can't be asked. Raises `Unavailable`."""
         found, state, priority = 0, order.filter.state, order.filter.priority
         for future in (False, True) if state is JobState.PENDING else (False,):
             counted = await self._job_queries.count_jobs(CountRequest(order.queue, state, priority, future))
@@ -328,7 +330,7 @@ class BulkRuns:
         return found
 
     async def _restore(self, steps: BulkSteps) -> None:
-        """Brings back what one call has deleted."""
+        """Restores the jobs that one call has deleted."""
         if not await self._turn(steps, self._pages):
             return
         try:
@@ -345,7 +347,8 @@ class BulkRuns:
         return len(self._shards.in_reach()) == len(self._shards)
 
     async def _scan_again(self, steps: BulkSteps) -> None:
-        """A shard was unreachable for a time. Raises `ShardConnectionFailed` while one is; later looks at all jobs again."""
+        """Called when a shard was unreachable for a time. Raises `ShardConnectionFailed` while a shard is unreachable; later looks at all
+        jobs again."""
         if not self._reaches_all:
             names = ", ".join(shard.name for shard in self._shards if not shard.healthy)
             raise ShardConnectionFailed(f"Shard {names} is unreachable")
@@ -353,7 +356,7 @@ class BulkRuns:
             steps.scan_again()
 
     async def _turn(self, steps: BulkSteps, turns: asyncio.Semaphore) -> bool:
-        """Waits for one of the turns, and reports the progress meanwhile. Returns whether the run continues, and then has the turn."""
+        """Waits for a turn, and reports the progress meanwhile. Returns whether the run continues; if so, it has the turn."""
         while await self._goes_on(steps):
             try:
                 async with asyncio.timeout(_SLEEP_MAX_S):
@@ -373,8 +376,8 @@ class BulkRuns:
         return steps.goes_on
 
     async def _goes_on(self, steps: BulkSteps, *, is_last: bool = False) -> bool:
-        """Tells how far it is, if that is due, and whether it continues: unless it is to stop, or another server carries it out, or this
-        one stops. `is_last`: before its end, which must not be told over that of another server.
+        """Reports the progress, if that is due, and returns whether the run continues: unless it is to stop, another server executes it,
+        or this one stops. `is_last`: the report before its end, which must not overwrite that of another server.
 
         Waits while its shard is unreachable: a request to stop it may be there.
         """
@@ -407,7 +410,7 @@ class BulkRuns:
             await self._tell(steps)
 
     async def _finish(self, steps: BulkSteps, state: BulkState, detail: str) -> None:
-        """Ends the run unless another server has, or carries it out, while this one stood still."""
+        """Ends the run unless another server has ended or executes it because this one stood still."""
         if await self._goes_on(steps, is_last=True):
             await self._end(steps, state, detail)
 
@@ -440,7 +443,7 @@ class BulkRuns:
         )
 
     async def _keep_end(self, steps: BulkSteps) -> bool:
-        """Returns whether this server is the one that has ended the run. Tries again while the shard is unreachable."""
+        """Returns whether this server is the one that has ended the run. Retries while the shard is unreachable."""
         for tries in range(_TELLS_MAX):
             try:
                 kept = await self._records.read_again(steps.run) if tries else None
@@ -463,7 +466,7 @@ class BulkRuns:
         steps.told(progress)
 
     async def _change(self, steps: BulkSteps, names: Sequence[str]) -> None:
-        """Changes these jobs, and counts to how many it happened: on each shard, also if another one fails. Raises that failure.
+        """Changes these jobs, and counts the changed ones: on each shard, even if another one fails. Raises that failure.
 
         A job whose state has changed meanwhile stays as it is.
         """
@@ -522,7 +525,7 @@ def _kind(order: BulkOrder) -> tuple[bool, bool]:
 
 
 def _passes(error: PinLaterError, failures: int) -> bool:
-    """Returns whether to try again."""
+    """Returns whether to retry."""
     if error.detail == "REGEX_TOO_COSTLY":
         return failures < _REGEX_FAILURES_MAX
     return isinstance(error, WorldError) or error.retryable

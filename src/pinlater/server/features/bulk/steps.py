@@ -1,4 +1,4 @@
-"""How far a server is with a bulk run. Pure."""
+"""The progress of a server with a bulk run. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNCOUNTED = "some changes may be missing in the number: a server or a shard sto
 
 
 class BulkSteps:
-    """How far this server is with a run."""
+    """The progress of this server with a run."""
 
     def __init__(self, run: KeptRun, server: str, now_ms: int) -> None:
         self.run = run
@@ -32,11 +32,11 @@ class BulkSteps:
 
     @property
     def goes_on(self) -> bool:
-        """Whether this server carries it out."""
+        """Whether this server executes it."""
         return self.progress.state is BulkState.RUNNING
 
     def has_news(self, now_ms: int) -> bool:
-        """Returns whether to tell how far it is: once a second, and after a page, so that a crash leaves few changes uncounted."""
+        """Returns whether to report progress: once a second, and after a page, so that a crash leaves few changes uncounted."""
         now = self.progress
         return now_ms - now.news_ms >= _PROGRESS_MS or now.changed - self._told >= PAGE_JOBS
 
@@ -61,7 +61,7 @@ class BulkSteps:
         )
 
     def note_count(self, jobs: int | None) -> None:
-        """Notes how many jobs there are for the look that begins; None if a shard could not be asked."""
+        """Notes the number of jobs for the look that begins; None if a shard could not be asked."""
         self._is_counted = True
         order, now = self.run.order, self.progress
         if jobs is not None and order.filter._replace(skip_cancelled=False).is_plain:
@@ -76,7 +76,7 @@ class BulkSteps:
         return None if most is None else max(0, most - self.progress.changed)
 
     def is_others(self, kept: KeptRun, now_ms: int) -> bool:
-        """Returns whether another server carries the run out: one that began later, or, of two that began at once, the one with the lower
+        """Returns whether another server executes the run: one that began later, or, of two that began at once, the one with the lower
         name.
         """
         other = kept.progress
@@ -89,13 +89,13 @@ class BulkSteps:
         return (kept.progress.server, kept.progress.ended_ms) == (self.server, self.progress.ended_ms)
 
     def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
-        """The jobs that fit, of those that were there when the run began."""
+        """The jobs that match, of those that were there when the run began."""
         fits = self.run.order.filter.fits
         return [job.descriptor for job in jobs if self._was_there(job) and fits(job)]
 
     def _was_there(self, job: JobInfo) -> bool:
-        """Returns whether it is a job from before the run; if the scan may come to jobs that were retried, whether it had failed before
-        that.
+        """Returns whether it is a job from before the run; if the scan may meet jobs that were retried, also whether it had failed before
+        the run.
         """
         began_ms, order = self.run.started_ms, self.run.order
         if order.action is BulkAction.RETRY and self.progress.again and (job.finished_at_ms or 0) > began_ms:
@@ -108,19 +108,19 @@ class BulkSteps:
         self.progress = now._replace(changed=now.changed + changed, detail=detail or now.detail)
 
     def failed(self, error: PinLaterError) -> None:
-        """A page failed, and is tried again; it may be half changed."""
+        """A page failed and is retried; some of its changes may be done."""
         self.note(detail=waits_for(error))
         unknown = isinstance(error, OutcomeUnknown)
         now = _page_again(self.progress)
         self.progress = now._replace(again=True, uncounted=now.uncounted or unknown)
 
     def note_copies(self, shard: str, size: int) -> None:
-        """Adds what the copies of some jobs take there."""
+        """Adds the size of the copies of some jobs on that shard."""
         sizes = self.progress.copy_bytes
         self.progress = self.progress._replace(copy_bytes={**sizes, shard: sizes.get(shard, 0) + size})
 
     def note_restored(self, shard: str, answer: Restored) -> None:
-        """Adds what one call brought back."""
+        """Adds the jobs that one call restored."""
         now = self.progress
         looked = answer.restored + answer.key_taken + answer.queue_gone
         self.progress = now._replace(
@@ -134,15 +134,15 @@ class BulkSteps:
         self.note_copies(shard, -answer.freed_bytes)
 
     def to_place(self, after: str, *, unseen: bool = False) -> None:
-        """Moves on to a place of a run that restores."""
+        """Moves on to another position of a run that restores."""
         self.progress = self.progress._replace(after=after, unseen=self.progress.unseen or unseen)
 
     def note_in_page(self, passed: int) -> None:
-        """Notes how many jobs of the page that it changes now are done."""
+        """Notes how many jobs of the page that it is changing are done."""
         self.progress = self.progress._replace(in_page=passed)
 
     def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
-        """Goes to the next page. Waiting jobs that are not due come first, then the others; before both, due ones of a limited run."""
+        """Goes to the next page. Waiting jobs that are not due come first, then the others; a limited run looks at due ones before both."""
         now = self.progress
         now = now._replace(looked=now.looked + looked, passed=now.passed + looked, in_page=0)
         now = now._replace(after=after, unseen=now.unseen or unseen, detail="")
@@ -168,7 +168,7 @@ class BulkSteps:
         self.progress = self.progress._replace(state=state, ended_ms=now_ms, detail=detail)
 
     def hand_over(self) -> None:
-        """This server stops: the next one that looks continues the run, and need not wait."""
+        """This server stops: the next one that looks continues the run without waiting."""
         self.progress = self.progress._replace(server="")
 
     def leave(self) -> None:
@@ -177,7 +177,7 @@ class BulkSteps:
 
 
 def _page_again(progress: RunProgress) -> RunProgress:
-    """Prepares a second read of the page: most jobs of it that were passed are in another state now, and are not in it."""
+    """Prepares a second read of the page: most of its jobs that were passed are in another state now, and no longer in it."""
     return progress._replace(passed=progress.passed + progress.in_page, in_page=0)
 
 

@@ -1,8 +1,8 @@
-"""The undo of bulk deletes: how much space the copies of deleted jobs may take, and a run that brings jobs back.
+"""The undo of bulk deletes: how much space the copies of deleted jobs may take, and a run that restores jobs.
 
 A run counts the bytes of its copies with its progress, by shard, and an undo counts those that it frees. So no store has to add them up.
-Weakness: what a server adds in its last second before it is killed, or a shard whose answer is lost, is not counted, and what other
-servers add is known some seconds later.
+Weakness: the bytes that a server adds in its last second before it is killed, or on a shard whose answer is lost, are not counted, and
+those that other servers add are known only some seconds later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import COPIES_KEPT_MS, CopiesOf, DeletedWithCopies, RestoreOrder
 
 _READ_MS = 10_000
-_PASSED = "\0"  # a name with it comes behind the same name, and before all others
+_PASSED = "\0"  # a name followed by it sorts directly behind that name
 
 
 class CopySpace:
@@ -35,19 +35,19 @@ class CopySpace:
         self._by_run: Mapping[str, Mapping[str, int]] = {}
 
     async def refresh(self) -> None:
-        """Refreshes figures that are ten seconds old. Runs on an unreachable shard count as they were seen last. Raises `Unavailable`."""
+        """Refreshes figures that are ten seconds old. Runs on an unreachable shard count as they were last seen. Raises `Unavailable`."""
         now_ms = self._clock.now_ms()
         if now_ms - self._read_ms >= _READ_MS:
             self._by_run = bytes_by_run((await self._records.shown())[0], now_ms)
             self._read_ms = now_ms
 
     def of_others(self, run: str, shard: str) -> int:
-        """Bytes on a shard of all runs but one."""
+        """The bytes on a shard of all runs but one."""
         return sum(max(0, sizes.get(shard, 0)) for other, sizes in self._by_run.items() if other != run)
 
 
 def bytes_by_run(runs: Iterable[KeptRun], now_ms: int) -> dict[str, dict[str, int]]:
-    """Returns the bytes of the present copies, by the run that made them and by shard. Copies that are too old are gone."""
+    """Returns the bytes of the present copies, by the run that made them and by shard. Copies that are too old count as gone."""
     ended = {run.id: run.progress.ended_ms for run in runs}
     found: dict[str, dict[str, int]] = {}
     for run in runs:
@@ -62,7 +62,7 @@ def bytes_by_run(runs: Iterable[KeptRun], now_ms: int) -> dict[str, dict[str, in
 
 
 class RunCopies:
-    """The account of one run that deletes."""
+    """The copies of one run that deletes."""
 
     def __init__(self, space: CopySpace, steps: BulkSteps) -> None:
         self._space = space
@@ -83,7 +83,7 @@ class RunCopies:
 
 
 def order_to_undo(runs: Sequence[KeptRun], undone: KeptRun, order: BulkOrder, now_ms: int) -> BulkOrder:
-    """The order that undoes a run, with the filter of that run. `runs`: of its queue. Raises `InvalidArgument`."""
+    """The order that undoes a run, with the filter of that run. `runs`: the runs of its queue. Raises `InvalidArgument`."""
     if undone.order.action is not BulkAction.DELETE:
         raise InvalidArgument(
             f"Run {undone.id} has deleted no jobs: it is a {undone.order.action.value}", detail="NO_DELETE"
@@ -110,8 +110,9 @@ def order_to_undo(runs: Sequence[KeptRun], undone: KeptRun, order: BulkOrder, no
 
 
 def jobs_to_restore(runs: Sequence[KeptRun], undone: KeptRun) -> int | None:
-    """Returns how many jobs an undo of that run finds: what it has deleted, without those that came back before. None if that is not known.
-    `runs`: of its queue."""
+    """Returns how many jobs an undo of that run finds: those that it has deleted, without those that were restored before. None if that
+    is not known.
+    `runs`: the runs of its queue."""
     if undone.progress.uncounted:
         return None
     before = sum(run.progress.changed for run in runs if run.order.undoes == undone.id)
@@ -119,14 +120,14 @@ def jobs_to_restore(runs: Sequence[KeptRun], undone: KeptRun) -> int | None:
 
 
 class BulkRestore:
-    """Carries out runs that bring jobs back: shard after shard in the order of their names, and what one call deleted in each step."""
+    """Executes runs that restore jobs: shard by shard in the order of their names, and in each step the jobs that one call deleted."""
 
     def __init__(self, shards: Shards, bulk: Bulk) -> None:
         self._shards = shards
         self._bulk = bulk
 
     async def step(self, steps: BulkSteps) -> int:
-        """Brings back what the next call deleted. Returns how many jobs. Its end is the position `END`. Raises `Unavailable`."""
+        """Restores the jobs that the next call deleted. Returns how many jobs. Its end is the position `END`. Raises `Unavailable`."""
         place, after = _position(steps.progress.after)
         name = min((shard.name for shard in self._shards if shard.name >= after), default=None)
         shard = None if name is None else self._shards.get(name)
@@ -149,13 +150,13 @@ class BulkRestore:
 
 
 def _position(after: str) -> tuple[str, str]:
-    """Parses the place of a run. Returns the name of its shard and the position there."""
+    """Parses the position of a run. Returns the name of its shard and the position there."""
     place, _, name = ("", "", "") if after == START else after.partition(" ")
     return place, name
 
 
 def left_out(steps: BulkSteps, now_ms: int) -> str:
-    """Returns what stood in the way, in words; '' for nothing."""
+    """Returns the obstacle, as text; '' if there is none."""
     told, progress = list[str](), steps.progress
     if progress.key_taken:
         told.append(

@@ -1,16 +1,16 @@
-"""The slots that each queue wants, for `/metrics` and `/demand`, which ask no shard.
+"""The slots that each queue can use, for `/metrics` and `/demand`, without a call to any shard.
 
-All servers have the same numbers, also one that has just started, since all that they are made of is in the shards: the jobs by state
-and how many were claimed, which each server counts every few seconds anyway, and what all servers have stored in the history, run times
-and enqueues of the last minutes. The history is read at most once a minute for each queue, and only while it has jobs that wait or run.
-A server has no numbers before it has counted all shards for ten seconds, nor while a shard is unreachable or was not counted for half
-a minute. It must never say a smaller number instead: that would end workers.
+All servers report the same numbers, even one that has just started, since they depend only on what is in the shards: the jobs by state
+and the number of claims, which each server counts every few seconds anyway, and the run times and enqueues of the last minutes, which all
+servers store in the history. The history is read at most once a minute for each queue, and only while it has jobs that wait or run. A
+server has no numbers until it has counted all shards for ten seconds, nor while a shard is unreachable or has not been counted for half a
+minute. It must never report a smaller number instead: that would end workers.
 
-Weaknesses: the history is told when a minute is over. Until then a queue that has its first jobs wants a slot for each of them, unless
-workers take many a second, as does a queue without a history (`history.max_queues`). The rate of enqueues is one of some minutes ago. A
-run time is the mean time from a claim to its ack: workers claim jobs of a few milliseconds ahead, so these seem to run for up to 50 ms
-more. A few long jobs among very many short ones of one queue may be cut: they are given back. So long jobs want a queue of their own. Acks
-without a claim token say no run time, and of a request with many acks only four do.
+Weaknesses: the history of a minute is available only when the minute is over. Until then a queue with its first jobs gets a slot for each
+of them, unless workers take many a second; so does a queue without a history (`history.max_queues`). The rate of enqueues is some minutes
+old. A run time is the mean time from a claim to its ack: workers prefetch jobs of a few milliseconds, so these seem to run for up to 50
+ms longer. A few long jobs among very many short ones of one queue may be cut: they are given back. Put such long jobs into a queue of
+their own. Acks without a claim token give no run time, and of a request with many acks only four do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.commands import ListSamples
 from pinlater.server.storage.values import SampleRange
 
-_KEPT_MS = 30_000  # for so long a sample counts, or for a few intervals of longer ones
+_KEPT_MS = 30_000  # how long a sample counts, or a few intervals if these are longer
 _ROWS_A_TURN = 500
 _QUEUES_A_READ = 100
 _READ_EVERY_S = 60.0
@@ -44,7 +44,7 @@ _ENQUEUES_MS = 5 * MINUTE_MS
 _CLAIMS_S = 10.0
 # How far back samples are read, by step: minutes until they are surely part of ten minutes, and these until they are part of an hour.
 _RECENT_MS = {MINUTE_S: 15 * MINUTE_MS, TEN_MINUTES_S: 150 * MINUTE_MS}
-# Of a queue of which no job has run lately: more than a week, for one that works once a week.
+# For a queue without recent runs: more than a week, for a queue that works once a week.
 _LONG_AGO_MS = {HOUR_S: 8 * 24 * 60 * MINUTE_MS}
 
 
@@ -65,10 +65,10 @@ class Demand:
         self._slots: Mapping[str, int] = {}
 
     async def look(self) -> None:
-        """Takes over a new sample of the counts, if there is one. Raises the `Unavailable` of a shard that did not say its history."""
+        """Takes a new sample of the counts, if there is one. Raises the `Unavailable` of a shard that did not return its history."""
         sampled_s = self._rates.sampled_s
         if not self._is_complete():
-            # A shard that is counted again looks as if its jobs had been claimed just now.
+            # If a shard is counted again, its jobs look as if they had been claimed just now.
             self._complete_since_s = math.inf
         elif sampled_s != self._sampled_s:
             self._complete_since_s = min(self._complete_since_s, sampled_s)
@@ -120,7 +120,7 @@ class _Past(NamedTuple):
 
 
 class _PastReader:
-    """Reads the samples of all servers. Run times of the last minutes count more than those of the last hours."""
+    """Reads the samples of all servers. Run times of the last minutes have more weight than those of the last hours."""
 
     def __init__(self, shards: Shards, clock: Clock) -> None:
         self._shards = shards
@@ -143,7 +143,7 @@ class _PastReader:
         return self._past
 
     async def _read(self, queues: Sequence[Queue], steps: Mapping[int, int]) -> dict[str, _Past]:
-        """Returns the past of each queue that has run times in the samples of these steps, which reach that many milliseconds back."""
+        """Returns the past of each queue that has run times in the samples of these steps, which cover that many milliseconds."""
         now_ms = self._clock.now_ms()
         made_ms = {queue.name: queue.life.made_ms for queue in queues}
         ranges = [SampleRange(step_s, now_ms - back_ms, now_ms, list(made_ms)) for step_s, back_ms in steps.items()]
@@ -154,7 +154,7 @@ class _PastReader:
             if number % _ROWS_A_TURN == _ROWS_A_TURN - 1:
                 await asyncio.sleep(0)
             if row.at_ms + row.step_s * 1000 <= made_ms[row.queue]:
-                continue  # of a former queue of this name
+                continue  # of a former queue with this name
             sample = unpack(row.data)
             if row.step_s == MINUTE_S and stored_by_ms - _ENQUEUES_MS <= row.at_ms < stored_by_ms:
                 enqueued[row.queue] += sample.enqueued

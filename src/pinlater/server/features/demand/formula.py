@@ -1,8 +1,8 @@
 """How many job slots a queue can use now. Pure.
 
-The jobs in hand do not say how many slots are in use: a worker claims short jobs ahead, up to fifty for a slot. Each worker that is added
-claims as many, and would have more added. So a job counts as a slot only if it is in hand for longer than a second, or if its run time is
-not known.
+The claimed jobs do not show how many slots are in use: a worker prefetches short jobs, up to fifty for a slot. Each additional worker
+prefetches as many, and would call for further workers. So a claimed job counts as a slot only if it has been claimed for longer than a
+second, or if its run time is not known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 class QueueWork(NamedTuple):
     """The work of one queue.
 
-    `in_hand`: jobs that workers have.
+    `in_hand`: jobs that workers have claimed.
     `runnable`: jobs that are due, and behind no other job of their ordering key.
     `claimed`, `enqueued`: jobs a second.
     `run_s`: the mean run time of a job, or None if it is not known.
@@ -31,12 +31,13 @@ class QueueWork(NamedTuple):
 
 
 def slots_wanted(load: QueueWork, drain_target_s: float) -> int:
-    """Returns the slots that keep up with the jobs that come, and work off those that wait within `drain_target_s`.
+    """Returns the slots that keep up with the incoming jobs, and work off the waiting ones within `drain_target_s`.
 
-    No more than the jobs in hand and the runnable ones. No fewer than the jobs that are in hand for longer than a second, and one more
-    while a job is runnable, so that it gets a slot though much longer jobs hold all others. A limit bounds the slots by the jobs that it
-    lets run at a time, and a pause by those in hand. If the run time is not known, it is taken from the jobs in hand where all of them are
-    replaced within a second; otherwise each job gets a slot, or with a limit, each that may start within `drain_target_s`.
+    At most as many as claimed and runnable jobs. At least as many as jobs that have been claimed for longer than a second, and one
+    more while a job is runnable, so that it gets a slot even if much longer jobs hold all others. A rate limit bounds the slots by the
+    jobs that it lets run at the same time, and a pause by the claimed ones. If the run time is not known, it is estimated from the
+    claimed jobs if all of them are replaced within a second; otherwise each job gets a slot, or with a limit, each that may start within
+    `drain_target_s`.
     """
     in_hand, runnable, claimed, enqueued, run_s, limit, paused = load
     if paused or limit == 0:

@@ -1,4 +1,4 @@
-"""What is known of a job that waits: the facts from which a client tells why. No count of it scans jobs."""
+"""Why a job waits: the facts from which a client derives the reason. None of its counts scans jobs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Explain:
         return explained
 
     async def _before_in_key(self, job: JobInfo, part: OnShard) -> AheadInKey | None:
-        """The jobs that the job waits for under its ordering key, or None if there are none, or the shard has just gone."""
+        """The jobs that the job waits for under its ordering key, or None if there are none, or the shard has just been removed."""
         if job.ordering_key is None:
             return None
         [key] = part.keys
@@ -91,7 +91,7 @@ class Explain:
             return None
 
     async def _count(self, job: JobInfo, part: OnShard) -> tuple[int, JobsAhead]:
-        """Jobs of the queue in progress, and those that come before the job."""
+        """Jobs of the queue in progress, and those that precede the job."""
         [key] = part.keys
         run_after_ms = job.run_after_ms or 0
         due_by_ms = max(self._clock.now_ms(), run_after_ms)

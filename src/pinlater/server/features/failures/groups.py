@@ -1,7 +1,7 @@
-"""Failed attempts of queues in groups, over all shards; and which of the groups are muted. Reads counts, never jobs.
+"""Groups of failed attempts of queues, over all shards; and which of the groups are muted. Reads counts, never jobs.
 
-A mute is a row of the history, and so is its end: the newest one of a group counts, wherever it is kept. So a shard that was unreachable
-meanwhile brings no mute back.
+A mute is a row of the history, and so is its end: the newest row of a group counts, on whichever shard it is. So a shard that was
+unreachable meanwhile does not restore a mute.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pinlater.server.storage.commands import ListFailures, ListSamples, SaveSamp
 from pinlater.server.storage.values import SampleRange, StoredFailures, StoredSample
 from pinlater.wire.generated.structs import FailureGroup, FailuresResponse
 
-# A queue has up to 200 groups with 48 hours each, which the store and the event loop read in one go.
+# A queue has up to 200 groups with 48 hours each, which the store and the event loop read without a pause.
 _QUEUES_A_READ = 5
 
 
@@ -79,7 +79,7 @@ class FailureQueries:
         return FailuresResponse(sorted(groups.values(), key=_rank), len(answers) < len(self._shards) or None)
 
     async def mute(self, queue: str, name: str, until_ms: int | None = None) -> None:
-        """Mutes a group until that time, at most for 30 days, which is also the span for None. A time in the past ends the mute. Its
+        """Mutes a group until that time, for at most 30 days, which is also the duration for None. A time in the past ends the mute. Its
         failures still count.
 
         Raises `InvalidArgument`, also if a mute comes after a thousand changes in 30 days, and `QueueNotFound`.
@@ -112,7 +112,7 @@ class FailureQueries:
 
 
 def _mutes(queues: Sequence[str], now_ms: int) -> SampleRange:
-    """Returns where the mutes of these queues are kept. Another server's clock may be a little ahead."""
+    """Returns the rows with the mutes of these queues. Another server's clock may be a little ahead."""
     limit = 2 * MUTES_MAX * len(queues)  # each mute and its end
     return SampleRange(MUTES_STEP_S, now_ms - LONGEST_MS, now_ms + HOUR_MS, queues, limit=limit)
 
@@ -142,7 +142,7 @@ def _group_of(shard: str, stored: StoredFailures, from_hour: int) -> FailureGrou
 
 
 def _joined(one: FailureGroup, other: FailureGroup) -> FailureGroup:
-    """The same group of two shards."""
+    """The same group from two shards."""
     newest = max(one, other, key=lambda group: group.last_ms)
     return replace(
         newest,

@@ -1,4 +1,4 @@
-"""Buckets of spans as samples keep them: coarser than those of the metrics, since a month of them is stored.
+"""Buckets of durations in samples: coarser than those of the metrics, since a month of them is stored.
 
 A value below 16 has a bucket of its own; above, each doubling is cut into 8 buckets, so the middle of one is at most 1/16 off.
 """
@@ -34,7 +34,7 @@ def middle_of(bucket: int) -> int:
 
 
 def coarsened(fine: Iterable[tuple[int, int]]) -> tuple[int, ...]:
-    """Buckets of the metrics' histograms, each with its count, as a sample keeps them: bucket, count, bucket, count, … ascending."""
+    """Buckets of the metrics' histograms with their counts, in the format of a sample: bucket, count, bucket, count, … ascending."""
     counts: dict[int, int] = {}
     for bucket, count in fine:
         own = bucket_of(fine_range(bucket)[0])
@@ -43,7 +43,7 @@ def coarsened(fine: Iterable[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def flat(counts: Mapping[int, int]) -> tuple[int, ...]:
-    """Returns the buckets as a sample keeps them."""
+    """Returns the buckets in the format of a sample."""
     return tuple(number for entry in sorted(counts.items()) for number in entry)
 
 

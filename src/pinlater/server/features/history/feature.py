@@ -1,4 +1,4 @@
-"""Puts the history into a server: each minute it folds what the metrics have counted."""
+"""Puts the history into a server: each minute it summarizes the counts of the metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ METHODS = [
         handle=lambda service, call: service.of(HistoryQueries).add_mark(
             call.mark.text, call.mark.at_ms, call.mark.queue or ""
         ),
-        queues=lambda call: (call.mark.queue or "",),  # a mark for all queues, without a name, needs a token for all
+        queues=lambda call: (call.mark.queue or "",),  # a mark for all queues, without a name, needs access to all
         administrative=Administrative(_mark_asked),
     ),
 ]

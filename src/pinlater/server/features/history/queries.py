@@ -32,7 +32,7 @@ from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.wire.generated.structs import DeployMark, QueueHistory, QueueHistoryRequest, QueueHistoryResponse
 
 _ROWS_A_TURN = 1_000
-# Samples of a step are surely a part of the coarser ones after this time, unless no server rolls them up.
+# After this time samples of a step are surely part of the coarser ones, unless no server rolls them up.
 _ROLLED_UP_MS = {MINUTE_S: 30 * MINUTE_MS, TEN_MINUTES_S: 100 * MINUTE_MS}
 _LEVELS = (MINUTE_S, TEN_MINUTES_S, HOUR_S)
 
@@ -54,7 +54,8 @@ class HistoryQueries:
     async def queue_history(self, request: QueueHistoryRequest) -> QueueHistoryResponse:
         """The points of these queues, and the marks, in a range of time. `step_s`: as `step_of` chooses it for None.
 
-        A queue that does not exist is left out, unless it is the only one. What is older than the queue belongs to a former one.
+        A queue that does not exist is left out, unless it is the only one. Points that are older than the queue belong to a former queue
+        of that name.
         """
         queues = await self._queues(request.queues)
         now_ms = self._clock.now_ms()
@@ -89,7 +90,7 @@ class HistoryQueries:
         ranges = [SampleRange(MARKS_STEP_S, from_ms, until_ms, ["", *names], limit=MARKS_MAX)]
         for step, coarser in zip(steps, (*steps[1:], None), strict=True):
             begin_ms = from_ms
-            if coarser is not None:  # what may not be rolled up yet, in whole windows
+            if coarser is not None:  # those that may not be rolled up yet, in whole windows
                 begin_ms = now_ms - _ROLLED_UP_MS[step]
                 begin_ms = max(from_ms, begin_ms - begin_ms % (coarser * 1000))
             ranges.append(SampleRange(step, begin_ms, until_ms, names))
@@ -140,7 +141,7 @@ class HistoryQueries:
 
 
 async def _one_shard(steps: Sequence[int], rows: Sequence[StoredSample]) -> Totals:
-    """The samples of a shard in windows of the last step. A window without a sample of its own is made of finer ones."""
+    """The samples of a shard in windows of the last step. A window without a sample of its own is computed from finer ones."""
     totals: Totals = {}
     for step_s in steps:
         finer, totals = totals, {}

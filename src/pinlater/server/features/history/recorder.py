@@ -1,7 +1,7 @@
-"""Folds what the server has counted in a minute into samples, one for each queue in which something happened, and stores them.
+"""Summarizes the counts of a minute into samples, one for each queue in which something happened, and stores them.
 
-A batch belongs to one shard from its first try on: if the outcome is unknown, only there a repeat replaces it. Weakness: a server that is
-killed loses the minute that it had not stored, and those that wait for a shard which is unreachable.
+A batch belongs to one shard from its first attempt on: if the outcome is unknown, only a repeat on that shard replaces it. Weakness: a
+server that is killed loses the minute that it had not stored, and the minutes that wait for an unreachable shard.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pinlater.server.telemetry.snapshots import QueueReading, Snapshot, changed_
 
 logger = logging.getLogger(__name__)
 
-# How long after the end of a minute it is folded: servers that started together do so at different times.
+# How long after the end of a minute it is summarized: servers that started together do so at different times.
 _SPREAD_MS = 10_000
 _BATCHES_MAX = 10
 _STOP_S = 2.0
@@ -68,7 +68,7 @@ class _MinuteBatch:
 
 
 class Recorder:
-    """Records for one server. `counts()`: the latest counts of all shards. `origin`: names this run of the server for ever."""
+    """Records for one server. `counts()`: the latest counts of all shards. `origin`: a unique name of this run of the server."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Recorder:
         self._deep: Set[str] = frozenset()  # queues that had unfinished jobs a minute before
         self._waiting: deque[_MinuteBatch] = deque()
         self.swept_by_others: Callable[[], Set[str]] = frozenset
-        """The names of the shards that another server sweeps, which then says how deep the queues are."""
+        """The names of the shards that another server sweeps, which then reports the depths of the queues."""
 
     def _minute_ms(self) -> int:
         return self._clock.now_ms() // MINUTE_MS * MINUTE_MS
@@ -114,7 +114,7 @@ class Recorder:
                     await self._fold(self._last_ms)
                 await self._store_batches()
 
-    # --- folding --------------------------------------------------------------------------------------------------------
+    # --- summarizing ----------------------------------------------------------------------------------------------------
 
     async def _fold(self, at_ms: int) -> None:
         before, now = self._before, await self._metrics.snapshot_in_turns(self._clock.monotonic())
@@ -150,7 +150,7 @@ class Recorder:
         return depths
 
     def _chosen(self, changed: Mapping[str, QueueReading], depths: Mapping[str, Depth]) -> Sequence[str]:
-        """The queues that get a sample: of too many, those with the most jobs."""
+        """The queues that get a sample: if there are too many, those with the most jobs."""
         names = sorted(changed.keys() | depths.keys())
         left_out = len(names) - self._max_queues
         if left_out <= 0:
@@ -168,7 +168,7 @@ class Recorder:
     # --- storing --------------------------------------------------------------------------------------------------------
 
     def _target(self) -> ShardLanes | None:
-        """Returns where new batches go: to the first reachable shard that takes enqueues, else to the first reachable one."""
+        """Returns the shard for new batches: the first reachable shard that accepts enqueues, else the first reachable one."""
         shards = sorted(self._shards.in_reach(), key=lambda shard: (not shard.takes_enqueues, shard.name))
         return shards[0] if shards else None
 
@@ -198,12 +198,12 @@ class Recorder:
 
 
 def is_active(reading: QueueReading) -> bool:
-    """Returns whether anything happened to jobs: workers that ask an empty queue are no activity."""
+    """Returns whether anything happened to jobs: workers that poll an empty queue are no activity."""
     return any(map(reading.count, _ACTIVITY))
 
 
 def sample_of(reading: QueueReading | None, depth: Depth | None, now_ms: int) -> QueueSample:
-    """Returns what one queue's numbers of a minute say."""
+    """Returns a sample of one queue's numbers of a minute."""
     due = scheduled = running = oldest_ms = UNKNOWN
     if depth is not None:
         due, scheduled, running = depth.due, depth.scheduled, depth.running

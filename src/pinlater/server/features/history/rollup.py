@@ -1,9 +1,9 @@
-"""Makes the coarser steps of the history of the finer ones, and forgets what is too old: on the shards that this server sweeps.
+"""Computes the coarser steps of the history from the finer ones, and deletes what is too old, on the shards that this server sweeps.
 
-A window is rolled up once it has been over for three minutes. Each server that does so writes the same rows, and then a row of no queue
-which says that the window is done. So two servers do no harm, and the next one continues where the last one stopped.
+A window is rolled up three minutes after its end. Each server that does so writes the same rows, and then a row without a
+queue which marks the window as done. So two servers do no harm, and the next one continues where the last one stopped.
 
-Weakness: samples that come later than three minutes after their window are missing in the coarser steps.
+Weakness: samples that arrive more than three minutes after their window are missing in the coarser steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pinlater.server.storage.values import COPIES_KEPT_MS, COPIES_STEP_S, RESTOR
 MARKS_STEP_S = 0
 """The step of rows that are deploy marks."""
 MUTES_STEP_S = 1
-"""The step of rows that mute a group of failures, or end that (`features.failures.groups`)."""
+"""The step of rows that mute a group of failures, or end a mute (`features.failures.groups`)."""
 BULK_STEP_S = 2
 """The step of rows of bulk changes in the background (`features.bulk.runs`)."""
 _NO_POINTS = (MARKS_STEP_S, MUTES_STEP_S, BULK_STEP_S, RESTORED_STEP_S)
@@ -36,7 +36,7 @@ _TRIM_EVERY_MS = 10 * MINUTE_MS
 
 
 class _Level(NamedTuple):
-    """A step that is made of a finer one, both in seconds."""
+    """A step that is computed from a finer one, both in seconds."""
 
     step_s: int
     finer_s: int
@@ -81,7 +81,7 @@ class Rollup:
             await self._trim(shard, now_ms)
 
     async def _roll_up(self, shard: ShardLanes, level: _Level, until_ms: int, now_ms: int) -> int:
-        """Rolls up some of the windows that end by `until_ms`, the oldest first. Returns up to when all are done."""
+        """Rolls up some of the windows that end by `until_ms`, the oldest first. Returns the time up to which all are done."""
         key = (shard.name, level.step_s)
         progress = self._progress.get(key) or await self._begin(shard, level, now_ms)
         next_ms, done = progress
@@ -99,13 +99,14 @@ class Rollup:
         return next_ms
 
     async def _begin(self, shard: ShardLanes, level: _Level, now_ms: int) -> _Progress:
-        """Begins where other servers, or an earlier run of this one, have stopped."""
+        """Begins where other servers, or an earlier run of this one, stopped."""
         oldest_ms = -(-(now_ms - KEPT_MS[level.finer_s]) // level.span_ms) * level.span_ms
         done = await shard.store.submit(ListSamples([SampleRange(level.step_s, oldest_ms, now_ms, [""])]))
         return _Progress(oldest_ms, {row.at_ms for row in done})
 
     async def _next_window(self, shard: ShardLanes, level: _Level, from_ms: int, until_ms: int) -> int:
-        """Returns the start of the first window from `from_ms` on that has samples, or of the first that is not over by `until_ms`."""
+        """Returns the start of the first window from `from_ms` on that has samples, or of the first window that is not over by
+        `until_ms`."""
         rows = await shard.store.submit(ListSamples([SampleRange(level.finer_s, from_ms, until_ms, limit=1)]))
         return max(from_ms, min([row.at_ms for row in rows], default=until_ms) // level.span_ms * level.span_ms)
 

@@ -1,6 +1,6 @@
-"""The counts of one server, or of a roll-up of all, for one queue and one step, packed for a store and added up.
+"""The counts of one server, or a roll-up of all servers, for one queue and one step, packed for a store and added up.
 
-Counts and buckets add up. Depths and ages, which are of the whole store, do not: of several the highest counts.
+Counts and buckets add up. Depths and ages, which describe the whole store, are not added up: the highest counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pinlater.server.features.history.buckets import flat, percentiles
 from pinlater.wire.generated.structs import HistoryPoint
 
 UNKNOWN = -1
-"""A depth or an age that this sample says nothing of."""
+"""A depth or an age that is not in this sample."""
 
 
 class QueueSample(Struct, frozen=True, array_like=True):

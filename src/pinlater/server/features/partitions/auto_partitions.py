@@ -1,7 +1,8 @@
-"""Has queues grow and shrink: the owner of the first partition of each samples it every few seconds, and carries out what `growth` decides.
+"""Lets queues grow and shrink: the owner of the first partition of each queue samples it every few seconds, and applies the decision of
+`growth`.
 
-How busy owners are, they tell each other. Which part of that is a queue's follows from the counts of the shards, which each server takes
-every few seconds anyway. A server that is not busy and owns no queue that has grown only looks at its own load.
+Owners report to each other how busy they are. The share of each queue follows from the counts of the shards, which each server takes every
+few seconds anyway. A server that is not busy and owns no queue that has grown only reads its own load.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ _RATE_S = 10.0
 _ROWS_A_TURN = 2_000
 
 LoadOf = Callable[[str, str], OwnerLoad | None]
-"""Of a shard and a queue: how busy the owner of the queue there is; None if that is not known."""
+"""For a shard and a queue: how busy the owner of the queue there is; None if that is not known."""
 
 
 class _JobsDone(NamedTuple):
-    """Jobs that were stored since the last sample, and those that were claimed, which count twice as their acks follow.
+    """Jobs that were stored since the last sample, and those that were claimed, which count twice because their acks follow.
 
     `of_queues`: by shard and queue.
     `of_lanes`: by the owner of the queues and the shard.
@@ -69,11 +70,11 @@ class AutoPartitions:
         self._load_of: LoadOf = lambda _shard, _queue: None
 
     def join(self, own_loads: Callable[[], Mapping[str, float]], load_of: LoadOf) -> None:
-        """Prepares for other servers that share the shards. `own_loads()`: how busy this one is, by shard."""
+        """Prepares for other servers that share the shards. `own_loads()`: the load of this server, by shard."""
         self._own_loads, self._load_of = own_loads, load_of
 
     async def look(self) -> None:
-        """Looks at a new sample of the counts, if there is one, and makes one step at most."""
+        """Reads a new sample of the counts, if there is one, and makes at most one step."""
         if len(self._shards) == 1 or self._rates.sampled_s == self._sampled_s:
             return
         self._sampled_s = self._rates.sampled_s
@@ -112,7 +113,7 @@ class AutoPartitions:
         return work
 
     def _busiest(self, work: _JobsDone) -> Sequence[Queue]:
-        """The queues that may be why this server is busy."""
+        """The queues that may be the reason why this server is busy."""
         busy = {shard for shard, load in self._own_loads().items() if load >= BUSY}
         found: list[Queue] = []
         for (shard, name), done in work.of_queues.items():
@@ -131,7 +132,7 @@ class AutoPartitions:
         name = queue.name
         shards = [shard.name for shard in self._shards.partitions.order(name)]
         loads = [self._load_of(shard, name) for shard in shards]
-        by_server = Counter[str]()  # what its owners did for the queue
+        by_server = Counter[str]()  # the work of its owners for the queue
         for shard, load in zip(shards, loads, strict=True):
             if load is not None:
                 by_server[load.server] += work.of_queues[shard, name]

@@ -1,13 +1,13 @@
 """When a queue gets more partitions, and when fewer: decided from samples, without I/O and without a clock.
 
-A queue grows if it keeps the owners of all of its partitions busy, and the owners of the next shards in its order are not. If its rate
-does not grow by a quarter within half a minute, as with shards on one machine, the step is taken back, and not tried again for an hour.
-Once it has grown by that, the step stays, also if fewer jobs come later. A queue shrinks after ten minutes in which half of its partitions
-would have done.
+A queue grows if it keeps the owners of all its partitions busy, and the owners of the next shards in its order are not busy. If its rate
+does not grow by a quarter within half a minute, as with shards on one machine, the step is reverted, and not retried for an hour. Once
+its rate has grown by a quarter, the step stays, even if fewer jobs come later. A queue shrinks after ten minutes in which half of its
+partitions would have sufficed.
 
 Weaknesses: a step counts as useless if fewer jobs come before the rate has grown. A server that takes over the first partition of a queue
-knows of no step that was not confirmed or was taken back. Servers that decide in the same moment may together make more changes than
-`CHANGES_MAX`.
+knows nothing of steps that were not confirmed or were reverted. Servers that decide in the same moment may together make more changes
+than `CHANGES_MAX`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 BUSY = 0.8
 PART = 0.25
-"""The part of an owner's work from which on a queue is why the owner is busy."""
+"""The share of an owner's work from which on a queue counts as the reason why the owner is busy."""
 SPARE = 0.5
 """The load below which an owner takes another partition."""
 QUIET = 0.4
@@ -44,7 +44,7 @@ class OwnerLoad(NamedTuple):
 
 
 class PartitionLoad(NamedTuple):
-    """How busy the owner of a queue is on one shard: its lanes to the shard and its event loop, and the queue's part in both."""
+    """How busy the owner of a queue is on one shard: its lanes to the shard and its event loop, and the queue's share of both."""
 
     lanes: float
     loop: float
@@ -57,7 +57,7 @@ class PartitionLoad(NamedTuple):
 
     @property
     def by_queue(self) -> float:
-        """The part that is the queue's."""
+        """The queue's share of the load."""
         return max(self.lanes * self.of_lanes, self.loop * self.of_loop)
 
     @property
@@ -72,7 +72,7 @@ class WatchedQueue(NamedTuple):
     `partitions`: how many it has.
     `loads`: of all shards in its order, the partitions first, or None where the load is not known.
     `rate`: jobs a second.
-    `changed_ms`: when its automatic number was changed last.
+    `changed_ms`: when its automatic number was last changed.
     """
 
     queue: str
@@ -102,8 +102,9 @@ class NumberChange(NamedTuple):
 
 @dataclass(slots=True)
 class _Watched:
-    """One queue. `busy_ms`, `quiet_ms`: since when it is so. `trial`: the last step up, until it has shown its worth, and when it was
-    made. `not_before_ms`: of the next step up."""
+    """One queue. `busy_ms`, `quiet_ms`: since when the queue has been busy or quiet. `trial`: the last step up, until it has proven
+    useful, and when it was made.
+    `not_before_ms`: the earliest time of the next step up."""
 
     busy_ms: int | None = None
     quiet_ms: int | None = None
@@ -118,9 +119,9 @@ class Growth:
         self._watched: dict[str, _Watched] = {}
 
     def decide(self, samples: Iterable[WatchedQueue], changed_ms: Iterable[int], now_ms: int) -> NumberChange | None:
-        """The next step, of all queues that are worth a look; of others all is forgotten but what was taken back.
+        """The next step among all queues that are worth a look; everything about other queues is forgotten, except for reverted steps.
 
-        `changed_ms`: when the number of each queue of the cluster was changed last. Call `made` once the step is made.
+        `changed_ms`: when the number of each queue of the cluster was last changed. Call `made` once the step is made.
         """
         seen = {sample.queue: sample for sample in samples}
         for queue, watched in list(self._watched.items()):
@@ -183,7 +184,7 @@ def _is_busy(sample: WatchedQueue) -> bool:
 
 
 def _is_quiet(sample: WatchedQueue) -> bool:
-    """Returns whether half of the partitions would do."""
+    """Returns whether half of the partitions would suffice."""
     number = sample.partitions
     loads = [load for load in sample.loads[:number] if load is not None]
     if number < 2 or len(loads) < number:

@@ -1,4 +1,4 @@
-"""Reports the servers of the shards and their slices, from what the server knows already. No I/O."""
+"""Reports the servers of the shards and their slices, from what the server already knows. No I/O."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, Member
 from pinlater.wire.generated.structs import ClusterServer, ClusterShard, ClusterStatus, ForwardedCalls
 
-# The most of each that an answer names. Each server has a slot on each shard, so both together bound its size.
+# The most of each that an answer contains. Each server has a slot on each shard, so both bounds together limit its size.
 SERVERS_MAX = SHARDS_MAX = 200
 NO_PLACE = -1
-"""In the place of an owner: none, or one that is not listed."""
+"""Stands for an owner if there is none, or one that is not listed."""
 _NO_SLOTS: Mapping[str, int] = {}
 
 
@@ -50,8 +50,8 @@ def status_of(
 ) -> ClusterStatus:
     """Returns the status of a server among others.
 
-    `taken`: what it took from these.
-    `was_heard_s(address)`: when it heard a server last, also over a connection that has ended.
+    `taken`: the calls that it took from these.
+    `was_heard_s(address)`: when it last heard a server, also over a connection that has ended.
     """
     listed = list(islice(shards, SHARDS_MAX))
     owners = {shard.name: ownership.owners(shard.name) for shard in listed}
@@ -99,14 +99,14 @@ def put_facts(server: ClusterServer, facts: ServerFacts) -> None:
 
 
 def members_of(status: ClusterStatus) -> int:
-    """Returns how many servers share the shards. One without an address is starting or stopping."""
+    """Returns how many servers share the shards. A server without an address is starting or stopping."""
     return sum(server.address != "" for server in status.servers)
 
 
 def _servers(
     members: Mapping[ShardLanes, Sequence[Member]], owners: Iterable[str], own_address: str
 ) -> Sequence[ClusterServer]:
-    """This server, then the others by address. One that has an address on no shard is starting or stopping."""
+    """This server, then the others by address. A server that has an address on no shard is starting or stopping."""
     rows = [(shard.name, member) for shard, there in islice(members.items(), SHARDS_MAX) for member in there]
     addresses = addresses_by_name((member.name, member.address) for _, member in rows)
     found: dict[str, dict[str, Member]] = {}
@@ -121,7 +121,7 @@ def _servers(
 
 
 def _member(by_shard: Mapping[str, Member]) -> ClusterServer:
-    """Leaves out a slot of an earlier server at the same address, which ended without giving it up.
+    """Leaves out the slot of an earlier server at the same address, which ended without giving it up.
 
     The server started when it got the oldest of its slots, as far as the shards know.
     """

@@ -15,7 +15,7 @@ from pinlater.wire.generated import structs
 
 
 async def _get_server_info(service: Service, call: structs.getServerInfo_args) -> structs.ServerInfo:
-    """Adds what access control knows of the caller."""
+    """Adds what access control knows about the caller."""
     info, known = await service.of(Status).server_info(), known_caller_of(call)
     if known is not None:
         info.caller = known.rights

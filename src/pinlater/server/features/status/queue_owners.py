@@ -1,4 +1,4 @@
-"""Reports which servers own queues, for clients that send their calls there, from what the server knows already. No I/O."""
+"""Reports which servers own queues, for clients that send their calls there, from what the server already knows. No I/O."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def queue_owners(
     known: Mapping[str, KnownServer],
     partitions: Mapping[str, int],
 ) -> QueueOwners:
-    """`owners_of(shard)`: the addresses of a shard's owners, by slice; `known`: the servers by these addresses. `partitions`: how many
-    queues have that have several.
+    """`owners_of(shard)`: the addresses of a shard's owners, by slice; `known`: the servers by these addresses. `partitions`: the number
+    of partitions of each queue that has several.
 
-    Clients that go to the owner save the other servers work, and add to the owner's. So a busy server is named only if all are busy: the
-    others can take some of its work.
+    Clients that call the owner save the other servers work, and add to the owner's. So a busy server is named only if all are busy: the
+    others can take over some of its work.
     """
     all_busy = all(server.busy for server in known.values())
     named = {address: server.named for address, server in known.items() if all_busy or not server.busy}

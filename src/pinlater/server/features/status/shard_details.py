@@ -1,7 +1,7 @@
-"""How each shard is, for operators: put together of what the server knows already, and of the sizes of the stores.
+"""The state of each shard, for operators: composed of what the server already knows, and of the sizes of the stores.
 
-A size is asked for while operators look, at most twice a minute, and on shards in reach only. A look waits for sizes that are not known
-yet or more than a minute old, a moment at most: a shard that hangs delays no answer.
+A size is queried while operators look, at most twice a minute, and only on reachable shards. A look waits briefly for sizes that are
+unknown or more than a minute old: a shard that hangs delays no answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHARDS_A_TURN = 16
 
 
 class _Measured(NamedTuple):
-    """`asked_s`: when the store was asked last."""
+    """`asked_s`: when the store was last asked."""
 
     size: ShardSize
     asked_s: float
@@ -42,7 +42,7 @@ class ShardSizes:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def of(self, shard: str) -> ShardSize:
-        """Returns the details as the shard reported them last."""
+        """Returns the details as the shard last reported them."""
         known = self._known.get(shard)
         return ShardSize() if known is None else known.size
 
@@ -67,12 +67,12 @@ class ShardSizes:
                 self._note(name, replace(known.size, late=True))
 
     def _is_old(self, shard: str) -> bool:
-        """Returns whether its size is unknown, or from a look long ago, and the shard has not been late with the answer."""
+        """Returns whether its size is unknown or very old, and the shard has not been late with the answer."""
         size = self.of(shard)
         return not size.late and (size.at_ms is None or self._clock.now_ms() - size.at_ms >= _OLD_MS)
 
     async def close(self) -> None:
-        """Cancels the questions under way."""
+        """Cancels the calls under way."""
         asking = list(self._asking.values())
         for task in asking:
             task.cancel()
@@ -89,12 +89,12 @@ class ShardSizes:
 
     def _note(self, shard: str, size: ShardSize) -> None:
         known = self._known.get(shard)
-        if known is not None:  # else it has left the map
+        if known is not None:  # otherwise it has left the map
             self._known[shard] = known._replace(size=size)
 
 
 class ShardReports:
-    """Describes shards. `jobs_of(shard)`: the latest counts by state; `drain_of(shard)`: of one that takes no enqueues."""
+    """Describes shards. `jobs_of(shard)`: the latest counts by state; `drain_of(shard)`: the progress of one that accepts no enqueues."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class ShardReports:
         )
 
     def _size_of(self, shard: ShardLanes) -> ShardSize:
-        """Returns the size of a shard. A shard out of use is not asked, so its size is old."""
+        """Returns the size of a shard. A shard that is out of use is not asked, so its size is old."""
         size = self.sizes.of(shard.name)
         return size if shard.healthy else replace(size, late=True)
 

@@ -20,9 +20,9 @@ class Status:
     """Answers for one server.
 
     `access`, `server_id`: as `ServerInfo` has them; set before the server listens.
-    `cluster_status` says what `cluster` answers, `queue_owners` what `owners` answers, where servers share the shards.
+    If servers share the shards, `cluster_status` makes the answer to `cluster`, `queue_owners` that to `owners`.
     `front_processes` lists the front processes of this server, if it has any.
-    `facts` says what others are told of this server.
+    `facts`: makes what others learn about this server.
     """
 
     def __init__(self, service: Service, shard_reports: ShardReports) -> None:

@@ -1,1 +1,1 @@
-"""The workers that this server heard lately."""
+"""The workers that this server recently heard from."""

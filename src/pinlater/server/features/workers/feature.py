@@ -1,4 +1,4 @@
-"""Puts the workers into a server: their registry listens to what callers do about claims."""
+"""Puts the workers into a server: their registry listens to calls about claims."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _statuses(found: Sequence[WorkerStatus]) -> list[structs.WorkerStatus]:
 
 
 def _allowed_workers(may: AnyQueue, answer: Collection[Any]) -> Any:
-    """Looks at each name of a queue once: there may be ten thousand workers."""
+    """Checks each queue name once: there may be ten thousand workers."""
     workers = [worker for server in answer for worker in server.workers]
     names = {row.queue for worker in workers for row in (*worker.queues, *worker.lost)}
     allowed = {name for name in names if may(name)}

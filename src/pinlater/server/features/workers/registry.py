@@ -1,8 +1,8 @@
-"""What this server has heard of workers lately, in bounded memory, for operators. No operation depends on it.
+"""What this server has recently heard from workers, in bounded memory, for operators. No operation depends on it.
 
-An entry belongs to a source and a process. A process names itself by a random number, so one that is started again has a new entry, whose
-numbers begin at 0. Callers without a number share the entry 0 of their source. Claims name their source only, so lost claims are counted in
-that entry, too.
+An entry belongs to a source and a process. A process identifies itself by a random number, so a restarted process has a new entry, whose
+counts begin at 0. Callers without a number share the entry 0 of their source. Claims name their source only, so lost claims are counted
+in that entry, too.
 
 Weakness: a caller that invents many sources pushes other workers out; `ServerWorkers.forgotten` counts them.
 """
@@ -20,15 +20,15 @@ from pinlater.server.operations.values import Caller
 WORKERS_MAX = 2_000
 KEPT_S = 15 * 60
 QUEUES_MAX = 8
-"""Of one entry: those that it asked for last."""
+"""Queues of one entry: those that it asked for last."""
 TEXT_CHARS_MAX = 100
-"""Of each text that a process says of itself."""
+"""Longest of each text that a process reports about itself."""
 NUMBER_MAX = 253_402_300_799_999
-"""Of each number that it says: as a time, the end of the year 9999. Another number counts as not said."""
+"""Highest of each number that it reports: as a time, the end of the year 9999. A higher number counts as not reported."""
 
 _SPAN_S = 300
 _SPANS, _SPANS_LATELY = 12, 2
-_ONCE_S = 60.0  # claims that time out within it count as one time
+_ONCE_S = 60.0  # claims that time out within it count as one time-out
 
 
 class HourCount:
@@ -48,13 +48,13 @@ class HourCount:
             self._spans = {span: count for span, count in spans.items() if span > now - _SPANS}
 
     def total(self, now_s: float, spans: int = _SPANS) -> int:
-        """Returns the number in the last hour, or in that number of spans; the present one counts, although it has just begun."""
+        """Returns the number in the last hour, or in that number of spans, including the present one, which has just begun."""
         after = int(now_s) // _SPAN_S - spans
         return sum(count for span, count in self._spans.items() if span > after)
 
 
 class _WorkerInQueue:
-    """A worker in one queue. Counters are made when they are needed."""
+    """A worker in one queue. Counters are created on demand."""
 
     __slots__ = ("asked_s", "handed_out", "late", "timed_out", "timed_out_from_s", "timed_out_times")
 
@@ -63,7 +63,7 @@ class _WorkerInQueue:
         self.handed_out: HourCount | None = None
         self.timed_out: HourCount | None = None
         self.timed_out_times: HourCount | None = None
-        self.timed_out_from_s = 0.0  # when the last of these times began
+        self.timed_out_from_s = 0.0  # when the last of these time-outs began
         self.late: HourCount | None = None
 
     def lost_claim(self, now_s: float) -> None:
@@ -90,7 +90,7 @@ class _WorkerInQueue:
 
 
 class _Entry:
-    """A process of a source. `event_s`: when something was last noted. All times are monotonic."""
+    """A process of a source. `event_s`: the time of its last event. All times are monotonic."""
 
     __slots__ = ("claim_ms", "event_s", "heard_s", "info", "lost", "queues", "said_s")
 
@@ -101,7 +101,7 @@ class _Entry:
         self.claim_ms: int | None = None
         self.info: WorkerInfo | None = None
         self.said_s: float | None = None
-        self.lost: deque[tuple[str, str, float]] | None = None  # the newest: queue, descriptor, when
+        self.lost: deque[tuple[str, str, float]] | None = None  # the newest claim: queue, descriptor, time
 
     def of(self, queue: str) -> _WorkerInQueue:
         """The entry of the queue, which is now the newest."""
@@ -145,7 +145,7 @@ class WorkerRegistry(ClaimEvents):
     def __len__(self) -> int:
         return len(self._entries)
 
-    # --- what happens -----------------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------------
     def asked(self, caller: Caller, queue: str) -> Asking:
         entry, now_s = self._heard(caller)
         seen = entry.queues.get(queue)
@@ -191,12 +191,13 @@ class WorkerRegistry(ClaimEvents):
 
     # --- what is known ----------------------------------------------------------------------------------------------------
     def known(self) -> list[Known]:
-        """Returns all entries, the newest event first, for `shown`. Those without an event in the last quarter of an hour end."""
+        """Returns all entries, the newest event first, for `shown`. Workers without an event in the last quarter of an hour end the
+        iteration."""
         self._end_old(self._monotonic())
         return list(reversed(self._entries.items()))
 
     def shown(self, entries: Sequence[Known]) -> list[WorkerStatus]:
-        """Returns what is known of them. Takes up to 40 µs for each."""
+        """Returns what is known about them. Takes up to 40 µs for each."""
         now_s = self._monotonic()
         return [entry.shown(*key, now_s) for key, entry in entries]
 

@@ -38,9 +38,10 @@ class Workers:
         return [WaitingDequeues(queue, source, number) for (queue, source), number in waiting]
 
     async def known_workers(self, everywhere: bool) -> Sequence[ServerWorkers]:
-        """The workers that this server heard lately, and what happened to their claims here; then the same of other servers that answer it.
+        """The workers that this server recently heard from, and what happened to their claims here; then the same from other servers that
+        answer in time.
 
-        An answer that would be too long has the first workers of each server.
+        An answer that would be too long has only the first workers of each server.
         """
         found = [await self.workers_here(WORKERS_MAX)]
         if everywhere:
@@ -53,7 +54,7 @@ class Workers:
         return cut
 
     async def workers_here(self, workers_max: int) -> ServerWorkers:
-        """The workers that this server heard lately, the last heard first, at most that number of them."""
+        """The workers that this server recently heard from, latest first, at most that many."""
         now_ms = self._clock.now_ms()
         known = self.registry.known()
         return ServerWorkers(

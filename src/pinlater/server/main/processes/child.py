@@ -1,4 +1,4 @@
-"""One of several server processes: a server as any other, except for three things, or a front process of the one that has the store.
+"""One of several server processes: a server with three differences, or a front process of the one that has the store.
 
 It shares the Thrift port, answers no HTTP, and has a control channel to its supervisor, which sends it orders and requests for status.
 If the channel breaks, the supervisor is gone: the process drains and stops, and if its event loop hangs, a thread ends the process. So
@@ -114,7 +114,7 @@ class _ServerProcess:
             await run_until_stopped(self._app, self._stop_signals, started)
         finally:
             if obeying.done():
-                self._sockets.remove()  # the supervisor is gone, which would do it
+                self._sockets.remove()  # the supervisor, which would do it, is gone
             obeying.cancel()
             self._packer.shutdown(wait=False, cancel_futures=True)
 
@@ -164,7 +164,7 @@ class _ServerProcess:
 
 
 def _server(plan: ProcessPlan) -> App | FrontApp:
-    """A store that one process has for itself is opened by the first one, and the others are its fronts."""
+    """A store that only one process can open is opened by the first one, and the others are its fronts."""
     settings, store_path = plan.settings, plan.sockets.of_store
     if settings.store.is_sharded:
         return App(settings, one_of_many=True, sockets=plan.sockets)

@@ -1,7 +1,7 @@
 """The pages of statistics and health over several processes, each asked when the page is requested.
 
-The last known counts of a process that has ended stay in the sums, so that no counter ever falls. A process that
-does not answer in time counts with its last numbers.
+The last known counts of a process that has ended stay in the sums, so that no counter ever falls. A process that does not answer in time
+counts with its last numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _unpack: msgspec.msgpack.Decoder[Numbers | None] = msgspec.msgpack.Decoder(Numbe
 
 
 class Joined:
-    """Implements `http.status.StatusSource`. `state` is what the whole does: starting, ready, draining."""
+    """Implements `http.status.StatusSource`. `state`: that of the whole: starting, ready, draining."""
 
     def __init__(self, slots: Sequence[ServerSlot], metrics: Metrics, clock: Clock, state: Callable[[], str]) -> None:
         self._slots = slots
@@ -40,7 +40,7 @@ class Joined:
         self._started_at_ms = clock.now_ms()
         self._started_s = clock.monotonic()
         self._past: Reading = NOTHING
-        self._over: dict[int, int] = {}  # up to which start of a slot the past reaches
+        self._over: dict[int, int] = {}  # by slot: the latest start whose process is in the past
         self._known: Collection[str] = ()
         self._show_processes()
 
@@ -60,7 +60,7 @@ class Joined:
             own = look(self._metrics, (), last_minute=True)
             return lambda: join([*_unpacked(recent), own()])
         found = await asyncio.gather(*map(self._all_of, self._slots))
-        # One that ended while others were asked is in the past by now, and must not be counted twice.
+        # A process that ended while others were asked is in the past by now, and must not be counted twice.
         packed = [numbers for slot, start, numbers in found if start > self._over.get(slot.number, 0)]
         silent = [slot.latest_numbers for slot, _, numbers in found if numbers is None]
         return partial(self._since_the_start, look(self._metrics, (), last_minute=False), packed, silent, self._past)
@@ -120,7 +120,7 @@ class Joined:
     # --- health -------------------------------------------------------------------------------------------------------------
 
     async def alive(self) -> Readiness:
-        """Processes that start or have crashed are the supervisor's to look after; one that hangs is so only after a while."""
+        """The supervisor handles processes that start or have crashed; a process counts as hung only after a while."""
         answers = await self._ask("none")
         silent = [
             f"process {slot.number}: no answer"
@@ -160,7 +160,7 @@ def _unpacked(packed: Iterable[msgspec.Raw | None]) -> list[Numbers]:
 
 
 def _reasons(slots: Sequence[ServerSlot], answers: Sequence[StatusAnswer | None]) -> list[str]:
-    """Returns why each process is not as it should be. A reason that all of them have appears once."""
+    """Returns why each process is not in its normal state. A reason that all of them have appears once."""
     found: dict[str, list[int]] = {}
     for slot, answer in zip(slots, answers, strict=True):
         for reason in _why(slot, answer):

@@ -1,6 +1,6 @@
 """The messages between the supervisor and a server process.
 
-The supervisor first sends a plan, then orders and requests for status. The process says hello when it serves, and answers the requests.
+The supervisor first sends a plan, then orders and requests for status. The process sends a hello when it serves, and answers the requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pinlater.version import __version__
 
 
 class ProcessPlan(NamedTuple):
-    """The settings of a process. `number` tells it from the other processes of its supervisor; `sockets`: where these reach each other."""
+    """The settings of a process. `number` distinguishes it from the other processes of its supervisor; `sockets`: where these reach each
+    other."""
 
     number: int
     settings: Settings
@@ -54,7 +55,7 @@ class Vitals(msgspec.Struct, frozen=True):
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, tag="Answer"):
-    """Child to parent: the answer to the request of that number. `numbers` are `Numbers`, left packed until they are read."""
+    """Child to parent: the answer to the request of that number. `numbers`: `Numbers`, left packed until they are read."""
 
     number: int
     vitals: Vitals

@@ -1,8 +1,8 @@
-"""The Thrift port of several processes: chosen once, and kept for them while none of them listens.
+"""The Thrift port of several processes: chosen once, and reserved for them while none of them listens.
 
-Each process listens on a socket of its own with SO_REUSEPORT, and the kernel shares new connections out among those that listen. The
-sockets here are bound and never listen, so no connection goes to them. Any process of the same user could join a port that is shared;
-a second server is kept out by looking, before, whether the port can be had alone.
+Each process listens on a socket of its own with SO_REUSEPORT, and the kernel distributes new connections among those that listen. The
+sockets here are bound and never listen, so no connection goes to them. Any process of the same user could join a shared port; to keep a
+second server out, the code first checks whether it can have the port alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The slot of one server process: tells it what to be, asks for its numbers, and replaces it when it hangs."""
+"""The slot of one server process: sends it its plan, asks for its numbers, and replaces it when it hangs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Timeouts(NamedTuple):
-    """How long a process may take to answer an ask, and how long it may answer none before it is replaced (seconds)."""
+    """How long a process may take to answer a request, and how long it may answer none before it is replaced (seconds)."""
 
     answer_s: float = 3.0
     stuck_s: float = 30.0
@@ -80,12 +80,12 @@ class ServerSlot(ProcessSlot[StatusAnswer]):
         return await self._ask(lambda number: StatusRequest(number, numbers))
 
     async def replace_if_stuck(self) -> None:
-        """Kills a process that has not answered for too long: it would continue getting its share of the connections."""
+        """Kills a process that has not answered for too long: it would continue to get its share of the connections."""
         process, asked_s = self._process, time.monotonic()
         if not self.serves or await self.ask() is not None or process is not self._process:
             self._silent_since_s = None
             return
-        # Counted from an ask on: if this process was suspended too, the other's silence means nothing.
+        # Counted from a request on: if this process was suspended too, the other's silence means nothing.
         if self._silent_since_s is None or self._silent_since_s < self._heard_at_s:
             self._silent_since_s = asked_s
         silent_s = time.monotonic() - self._silent_since_s
@@ -97,5 +97,5 @@ class ServerSlot(ProcessSlot[StatusAnswer]):
             self.kill()
 
     def reload(self) -> None:
-        """Tells the process to read its files again."""
+        """Tells the process to reread its files."""
         self._send(SupervisorOrder("reload"))

@@ -1,8 +1,8 @@
 """Runs several server processes: `pinlater serve --processes N`.
 
-The supervisor serves no job, so it hardly grows. It holds the Thrift port for its processes, answers HTTP for all of them, and passes
-signals on: the first SIGTERM or SIGINT stops them in order, a second one without draining, SIGHUP reloads them. If it is killed, its
-processes stop: their control channels break.
+The supervisor handles no jobs, so its memory hardly grows. It reserves the Thrift port for its processes, answers HTTP for all of them,
+and passes signals on: the first SIGTERM or SIGINT stops them in order, a second one without draining, SIGHUP reloads them. If it is
+killed, its processes stop: their control channels break.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ _LIST_ACTIVITY = sql("list_activity")
 
 
 class MysqlChangePoller:
-    """Compares what other servers' writers have counted in each queue. `own`: this server's first and last writer."""
+    """Compares the counts of other servers' writers in each queue. `own`: this server's first and last writer."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class MysqlChangePoller:
         self._activity: dict[tuple[int, int], tuple[int, ...]] = {}
 
     async def changed(self, others: str) -> set[str]:
-        """The queues' names. `others` as of `MaintenanceSnapshot`: while it stays the same, nothing is asked."""
+        """The queues' names. `others`: as in `MaintenanceSnapshot`; while it stays the same, nothing is queried."""
         if others == self._seen:
             return set()
         first, last = self._own()

@@ -1,10 +1,10 @@
-"""Handing out due jobs: rows that no other transaction has locked, moved from `ready` to `claims` and read in one packet.
+"""Hands out due jobs: rows that no other transaction has locked, moved from `ready` to `claims` and read in one packet.
 
-Two round trips, however many queues and jobs: one that searches, one that moves. Where all due jobs are remembered (`ready_jobs`) the
-first is left out. The second then supposes that their rows are still there; if one isn't, the call runs again with a search.
+Two round trips, however many queues and jobs: one that searches, one that moves. If all due jobs are remembered (`ready_jobs`), the first
+is omitted. The second then assumes that their rows are still there; if one isn't, the call runs again with a search.
 
-The narrow row of a waiting job says how long its body is, so that nothing is read that isn't handed out; and whether the job is plain,
-so that the claim needs no look at the job itself.
+The narrow row of a waiting job tells how long its body is, so that only bodies that are handed out are read; and whether the job is
+plain, so that the claim need not read the job itself.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 logger = logging.getLogger(__name__)
 
 SPECIAL = CHANGED | OPTIONS
-# An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
+# An order reads no more rows than this; the caller asks again, as the next due time is then in the past.
 _READ_MAX = 2_000
-# A search that wants more jobs reads no rows beyond them: the round trip that these would save costs less than to remember them.
+# A search that wants more jobs reads no rows beyond them: remembering these costs more than the round trip that they would save.
 _READ_ON_MAX = 100
-# Due jobs that were skipped are locked by another transaction: in a moment they are claimed or free.
+# Due jobs that were skipped are locked by another transaction: soon they are claimed or free.
 _LOOK_AGAIN_MS = 20
-# How often a call looks again in place of expired jobs.
+# How often a call searches again to replace expired jobs.
 _ROUNDS_MAX = 10
 
 _LOCK_DUE = sql("lock_due")
@@ -131,9 +131,9 @@ async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: 
 async def _delete_placed(
     transaction: Transaction, orders: Sequence[_OpenOrder], found: Sequence[Sequence[tuple[Any, ...]]]
 ) -> bool:
-    """Deletes the rows of jobs that are claimed or finished already. Returns whether there were any.
+    """Deletes the rows of jobs that are already claimed or finished. Returns whether there were any.
 
-    No transaction leaves such rows, but a hand or the restore of a part may, and then the claim before this one has failed.
+    No transaction leaves such rows, but a manual change or a partial restore may, and then the previous claim has failed.
     """
     ids = sorted({row[2] for rows in found for row in rows})
     if not ids:
@@ -173,7 +173,7 @@ def _move(claims: Sequence[_OpenOrder], transaction: Transaction) -> None:
 
 
 async def _store(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: int) -> None:
-    """Moves the rows; reads the bodies, and if less was there than asked for when there will be more, in the same packet."""
+    """Moves the rows; reads the bodies, and if there were fewer jobs than requested when there will be more, in the same packet."""
     _move(claims, transaction)
     plain = sorted(job_id for one in claims for job_id in one.plain_without_body())
     special = sorted(job_id for one in claims if not one.remembers_all for job_id in one.special)
@@ -194,7 +194,7 @@ async def _store(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms:
 
 
 def _find_nothing(claims: Sequence[_OpenOrder], transaction: Transaction) -> None:
-    """Answers without asking the database, since nothing is due as far as this server knows. A deleted queue is noticed at the next
+    """Answers without a query, since nothing is due as far as this server knows. A deleted queue is noticed at the next
     search.
     """
     transaction.end_without_a_look()
@@ -203,7 +203,7 @@ def _find_nothing(claims: Sequence[_OpenOrder], transaction: Transaction) -> Non
 
 
 def _reads(statement: Template, ids: Sequence[int], below: int) -> list[bytes]:
-    """Asks for these jobs, which are in order; also in the table of those that were kept when a partition was dropped."""
+    """Queries these jobs, which are in order; also in the table of those that were kept when a partition was dropped."""
     if not ids:
         return []
     reads = [statement(jobs=JOBS, ids=ids)]
@@ -213,7 +213,7 @@ def _reads(statement: Template, ids: Sequence[int], below: int) -> list[bytes]:
 
 
 class _SpecialJob(NamedTuple):
-    """A job with options or a past, except for its body: what `select_special` finds of it."""
+    """A job with options or a past, except for its body: the columns of `select_special`."""
 
     attempts_allowed: int
     attempts_remaining: int
@@ -223,12 +223,12 @@ class _SpecialJob(NamedTuple):
     only_moved: bool  # its progress is another run-after and nothing else
 
 
-# In place of a job whose own row is gone. That is known only after the claim, as for a plain job: its body is missing.
+# Replaces a job whose own row is gone. That is known only after the claim, as for a plain job: its body is missing.
 _GONE = _SpecialJob(1, 1, 0, 0, NONE, only_moved=False)
 
 
 class _Share:
-    """What one dequeue call gets: rows of `ready` first, jobs in the end."""
+    """The jobs of one dequeue call: first rows of `ready`, in the end jobs."""
 
     __slots__ = ("bytes_left", "full_by_bytes", "holder", "jobs", "limit", "moved", "picked")
 
@@ -246,7 +246,7 @@ class _Share:
 
 
 class _OpenOrder:
-    """One order being filled."""
+    """The jobs collected so far for one order."""
 
     def __init__(
         self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether
@@ -260,7 +260,7 @@ class _OpenOrder:
         self._searched = self._priorities if through is None else tuple(p for p in self._priorities if p <= through)
         self._through = None if len(self._searched) == len(self._priorities) else through
         self._shares = [_Share(call) for call in order.calls]
-        self._due_jobs_left = False  # there may be some, since it stopped at a bound: of bytes or of rows read
+        self._due_jobs_left = False  # there may be more, since it stopped at a bound: of bytes or of rows read
         self._a_call_lacks_jobs = False
         self._together = together
         self.bytes_ran_out = False  # those of all orders together, before a due job
@@ -273,11 +273,11 @@ class _OpenOrder:
         self.met_expired = False  # in the last round
         self.lost: list[int] = []  # claimed, but neither content nor body was found
         self._due_ms: int | None = None
-        self._head: tuple[int, int] | None = None  # of the due jobs that stay
+        self._head: tuple[int, int] | None = None  # the best of the due jobs that stay
         self._contents: Mapping[int, JobContent] = {}  # of remembered jobs, by id
         now_s = transaction.queue_cache.now_s()
         self.remembers_all = order.from_memory and queue.ready.has_next(self.left, now_ms, now_s, self._through)
-        # A claim from memory doesn't count as a look from the start.
+        # A claim from memory doesn't count as a search from the start.
         self._floors = {} if self.remembers_all else transaction.queue_cache.floors(queue)
         self._reads_on = False
         if self.remembers_all:
@@ -294,7 +294,7 @@ class _OpenOrder:
         return sum([share.left for share in self._shares])
 
     def _take_remembered(self) -> None:
-        """Shares out remembered jobs; those that no call has space for stay."""
+        """Distributes remembered jobs; those for which no call has space stay."""
         ready = self.queue.ready
         rows, self._contents = ready.take(min(self.left, _READ_MAX), self._through)
         about = {
@@ -327,9 +327,10 @@ class _OpenOrder:
         return Sql(b" OR ".join(ranges) or b"FALSE")
 
     def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, _SpecialJob]) -> list[int]:
-        """Shares the rows out by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes go.
+        """Distributes the rows by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes
+        allow.
 
-        Measured, and MySQL's own: it knows sizes only, and no body yet. Returns the ids of expired jobs.
+        Measured, and specific to MySQL: it knows only sizes, and no body yet. Returns the ids of expired jobs.
         """
         shares = iter([share for share in self._shares if share.left])
         share = next(shares, None)
@@ -390,7 +391,7 @@ class _OpenOrder:
         self.rows.append(row((job_id, *held, flags, token, source, descriptor)))
 
     def take(self) -> None:
-        """Counts, and says which rows to delete and which claims to make of plain jobs."""
+        """Counts, and returns which rows to delete and which claims to make of plain jobs."""
         queue_id = self.queue.queue_id
         counters = self._transaction.counters
         middle = b"%d,%d,%d,0" % (self._now_ms, later(self._now_ms, self._timeout_ms), self._timeout_ms)
@@ -445,7 +446,7 @@ class _OpenOrder:
     ) -> None:
         """Jobs from rows, and from attempts, creation times and bodies of the plain `jobs`, or the `bodies` of the others.
 
-        One that is in neither has lost its own row; or another server has deleted it, if the answer was lost and this server asked again.
+        A job that is in neither has lost its own row; or another server has deleted it, if the answer was lost and this server asked again.
         """
         now_ms = self._now_ms
         until_ms = later(now_ms, self._timeout_ms)
@@ -516,12 +517,12 @@ class _OpenOrder:
         return None if next_ms == NEVER_MS else next_ms
 
     def _learn_of_others(self, found: Iterator[Sequence[tuple[Any, ...]]], now_s: float) -> None:
-        """Learns from the answers to `looks` when there will be more jobs, and whether all that are due now have been found."""
+        """Derives from the answers to `looks` when there will be more jobs, and whether all that are due now have been found."""
         now_ms, ready = self._now_ms, self.queue.ready
         due, coming = self._times(found), list(self._times(found).values())
         cut = (
             self._due_jobs_left or self.met_expired
-        )  # else what is due and not beyond is locked by another transaction
+        )  # otherwise, jobs that are due and not beyond are locked by another transaction
         heads = [(p, time_ms) for p, time_ms in due.items() if time_ms <= now_ms and (cut or self._is_beyond(p))]
         self._head = min(heads, default=None)
         if due:

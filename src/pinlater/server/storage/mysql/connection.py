@@ -24,31 +24,31 @@ from pinlater.server.storage.tls import make_context, wants_tls
 
 # For the packet's head, and for what the server adds.
 _PACKET_SLACK_BYTES = 1024
-# A connection that is younger was made after whatever failover there was.
+# A younger connection was made after any failover.
 _LONG_OPEN_S = 1.0
-# Whatever the server's own defaults are: they are made for others, and some would change what a statement of ours means.
+# Independent of the server's own defaults: they are made for other programs, and some would change the meaning of our statements.
 _SESSION = (
     "SET NAMES utf8mb4, SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION time_zone = '+00:00', "
     "SESSION autocommit = {autocommit:d}, SESSION completion_type = 0, "
     "SESSION foreign_key_checks = 1, SESSION unique_checks = 1, "
     "SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_select_limit = 18446744073709551615, "
     "SESSION innodb_lock_wait_timeout = {lock_wait_s}, SESSION lock_wait_timeout = {lock_wait_s}"
-    # From a thousand ids on MariaDB would make a table of them and may then scan all jobs.
+    # For a thousand ids or more, MariaDB would make a table of them and might then scan all jobs.
     " /*M! , SESSION in_predicate_conversion_threshold = 0 */"
 )
 # A writer whose machine died must not keep its locks for hours; and not longer than its slot, or it might still commit something.
 _WRITERS_SESSION = ", SESSION wait_timeout = {idle_s} /*M! , SESSION max_statement_time = 0 */ /*!80000 , SESSION max_execution_time = 0 */"
-# A statement whose caller has given up must end: MariaDB counts seconds, MySQL milliseconds, each under a name of its own.
+# A statement whose caller has given up must end: MariaDB counts seconds, MySQL milliseconds, each with a variable of its own.
 _READERS_SESSION = (
     " /*M! , SESSION max_statement_time = {limit_s:g} */ /*!80000 , SESSION max_execution_time = {limit_ms} */"
 )
-# A Galera node without a quorum, or one that still joins, answers logins and looks without tables as if it were well, and everything else
-# with this: the command was not begun.
+# A Galera node without a quorum, or one that is still joining, answers logins and queries without tables as if it were well, and
+# everything else with this error: the command was not begun.
 NODE_NOT_READY = 1047
 _LOCK_WAIT = 1205
 _NO_TABLE = 1146
-# For clusters, whose nodes apply changes some time after they were committed, by the variable that tells one: what makes the statements of
-# a session wait until the node has applied all that was committed before, and what ends that.
+# For clusters whose nodes apply changes some time after they were committed, by the variable that identifies one: the setting that makes
+# the statements of a session wait until the node has applied everything committed before, and the one that ends this.
 _CATCH_UP = {
     "wsrep_on": (
         b"SET SESSION wsrep_dirty_reads = 0, SESSION wsrep_sync_wait = 1",
@@ -72,7 +72,7 @@ class Result(NamedTuple):
 class MysqlConnection:
     """An open connection, for one caller at a time.
 
-    `name` is a lock that it holds in the database for as long as it lives there, so that another can see whether it has ended.
+    `name`: a lock that it holds in the database while it lives there, so that another connection can see whether it has ended.
     """
 
     def __init__(self, raw: Any, endpoint: MysqlEndpoint, settings: MysqlSettings, stats: Stats) -> None:
@@ -82,7 +82,7 @@ class MysqlConnection:
         self.endpoint = endpoint
         self._limit_s = settings.statement_timeout_ms / 1000
         self._idle_max_s = settings.idle_writer_s / 2
-        self._loop = asyncio.get_running_loop()  # kept: asking for it costs a system call
+        self._loop = asyncio.get_running_loop()  # kept: reading it costs a system call
         self._used_at = self._opened_at = self._loop.time()
         self._too_slow = False
         self._packet_max = 1_000_000
@@ -94,7 +94,7 @@ class MysqlConnection:
         self.unanswered = 0  # statements of the last `run` without an answer, or with an error for one
 
     def is_known(self, packet_bytes: int, node: str, clusters: Sequence[str]) -> None:
-        """Notes what the database has reported about itself. Connections to another node are no longer used."""
+        """Notes the properties that the database has reported. Connections to another node are no longer used."""
         self._packet_max = packet_bytes - _PACKET_SLACK_BYTES
         self.node = self._stats.node = node
         self.several_nodes = bool(clusters)
@@ -108,24 +108,24 @@ class MysqlConnection:
     @property
     def alive(self) -> bool:
         """Whether it is open, the driver has not seen its stream break, and no newer connection of this shard leads to another node."""
-        # SLF001: the driver has no other word for it.
+        # SLF001: the driver offers no other way.
         return self.open and not self._raw._stream_broken and self.node == self._stats.node  # noqa: SLF001
 
     @property
     def usable(self) -> bool:
-        """Whether it is alive, and not idle for so long that the database is about to end it."""
+        """Whether it is alive, and not idle for so long that the database is about to close it."""
         return self.alive and self._loop.time() - self._used_at < self._idle_max_s
 
     @property
     def had_long_been_open(self) -> bool:
-        """Whether a new connection may well be one to another server."""
+        """Whether a new connection may lead to another server."""
         return self._loop.time() - self._opened_at >= _LONG_OPEN_S
 
     async def run(self, statements: Sequence[bytes]) -> list[Result]:
         """The results of all statements, in as few packets as their sizes allow.
 
-        Raises the driver's error of the first that failed (those before it have taken effect), `DatabaseConnectionLost` if the connection
-        went or the time limit passed.
+        Raises the driver's error of the first statement that failed (those before it have taken effect), `DatabaseConnectionLost` if the
+        connection was lost or the time limit passed.
         """
         results: list[Result] = []
         start = 0
@@ -161,7 +161,7 @@ class MysqlConnection:
             raise
         except (OSError, EOFError) as error:
             raise self._lost(str(error)) from error
-        except BaseException:  # cancelled in the middle of an answer: the stream is of no use any more
+        except BaseException:  # cancelled in the middle of an answer: the stream can no longer be used
             self.close()
             raise
         finally:
@@ -179,7 +179,7 @@ class MysqlConnection:
         )
 
     def close(self) -> None:
-        """Cuts the connection and discards unsent bytes; the database rolls back what was not committed."""
+        """Closes the connection and discards unsent bytes; the database rolls back uncommitted changes."""
         self._is_gone()
         self._abort()
         with contextlib.suppress(Exception):
@@ -214,8 +214,8 @@ async def connect(
     database: bool = True,
     stats: Stats | None = None,
 ) -> MysqlConnection:
-    """An open connection in READ COMMITTED. Raises `DatabaseConnectionLost`, `ShardConnectionFailed` if the database is not one for us,
-    or the driver's error if the database refused.
+    """An open connection in READ COMMITTED. Raises `DatabaseConnectionLost`, `ShardConnectionFailed` if the database is unsuitable, or
+    the driver's error if the database refused.
     """
     limit_s = settings.connect_timeout_ms / 1000
     try:
@@ -225,7 +225,7 @@ async def connect(
                 port=endpoint.port,
                 unix_socket=endpoint.socket,
                 user=endpoint.user,
-                password=endpoint.password.encode(),  # text the driver would take for Latin-1
+                password=endpoint.password.encode(),  # text that the driver would take for Latin-1
                 database=endpoint.database if database else None,
                 charset="utf8mb4",
                 autocommit=autocommit,
@@ -241,10 +241,10 @@ async def connect(
         if is_lost(error):
             raise DatabaseConnectionLost(f"{endpoint}: {text_of(error)}") from error
         raise
-    except (OSError, RuntimeError) as error:  # the latter where uvloop has seen the connection go before the driver has
+    except (OSError, RuntimeError) as error:  # the latter if uvloop has seen the connection close before the driver has
         raise DatabaseConnectionLost(f"{endpoint}: {error}") from error
     connection = MysqlConnection(raw, endpoint, settings, stats or Stats())
-    # Before the first statement: some of these products fail at it with an error that names no reason.
+    # Before the first statement: some of these products fail at it with an error that does not name the reason.
     if (refused := refusal_of(raw.get_server_info())) is not None:
         connection.close()
         raise ShardConnectionFailed(f"{endpoint}: {refused}", retryable=False)
@@ -276,7 +276,8 @@ async def connect(
 
 
 async def _catch_up(connection: MysqlConnection, wait: bytes, end: bytes) -> None:
-    """Waits until the node has applied all that was committed on others before. Raises `DatabaseConnectionLost` if it can't do that."""
+    """Waits until the node has applied all changes that were committed on others before. Raises `DatabaseConnectionLost` if it can't do
+    that."""
     try:
         await connection.run([wait, b"SELECT 1 FROM writers LIMIT 1"])
     except driver.MySQLError as error:
@@ -301,12 +302,13 @@ def as_text(value: object) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """The database's words, with the number."""
+    """The text of the database, with the number."""
     return f"{error.args[1]} ({error.args[0]})" if len(error.args) > 1 else str(error)
 
 
 _ENDED = 2013
-# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's: it ends this one, or takes no commands.
+# The client's own numbers (2000 to 2999): no connection, or a lost one. And the server's: it closes this connection, or accepts no
+# commands.
 _LOST = {
     NODE_NOT_READY,
     1053,

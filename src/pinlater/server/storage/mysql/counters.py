@@ -1,4 +1,4 @@
-"""What a transaction changes in the counters: added to this writer's own rows, so that no two servers ever wait for each other."""
+"""The changes of a transaction to the counters: added to this writer's own rows, so that two servers never wait for each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROW = b"(%b)" % b",".join([b"%d"] * (3 + len(COUNTED)))
 
 
 class Counter:
-    """The changes of one queue and priority. `future` counts the waiting jobs whose row says that they are counted so."""
+    """The changes of one queue and priority. `future` counts the waiting jobs whose row marks them as counted so."""
 
     __slots__ = ("priority", "queue_id", *COUNTED)
 
@@ -65,7 +65,7 @@ class Counters:
         return found
 
     def queue_ids(self) -> set[int]:
-        """The queues that are counted for."""
+        """The queues whose counters change."""
         return {queue_id for queue_id, _ in self._changed}
 
     def statement(self, writer: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""MySQL as a dialect of the relational code: changes wait for the next statement that needs an answer, so a call is few packets."""
+"""MySQL as a dialect of the relational code: changes wait for the next statement that needs an answer, so a call takes few packets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pinlater.server.storage.values import JobKey
 # Flags of a row of `ready`: the job has a row in `progress`; the counters count it as future; the job has options.
 CHANGED, FUTURE, OPTIONS = 1, 2, 4
 
-# A job that is in no state has just moved to a state that the look had passed, and its transaction has committed by now; or another
+# A job that is in no state has just moved to a state that was already read, and its transaction has committed by now; or another
 # transaction deletes the job.
 _LOOKS_MAX = 5
 
@@ -80,7 +80,7 @@ class MysqlReader:
             rows = await self.select_jobs(_LOOKUP_JOBS, sorted(part), body=_BODY if bodies else _NO_BODY)
             found = {job_id: (queue, (job_id, *values)) for job_id, queue, *values in rows}
             for queue, values in [found[job_id] for job_id in part if job_id in found]:
-                if values[STATE_AT] is not None:  # else it remains of a deleted job
+                if values[STATE_AT] is not None:  # otherwise it belongs to a deleted job
                     job = record_of(values)
                     yield JobKey(queue.decode(), job.priority, job.id), job
 
@@ -183,7 +183,7 @@ class MysqlDialect:
             self._insert(sql(name), rows)
 
     def _insert(self, statement: Template, rows: Sequence[Sequence[object]]) -> None:
-        """Inserts the rows, in as many statements as their length needs."""
+        """Inserts the rows, in as many statements as their length requires."""
         for part in in_statements([row(line) for line in rows], self._transaction.statement_bytes_max):
             self._transaction.change(statement(rows=part))
 
@@ -205,8 +205,7 @@ class MysqlDialect:
         future = [
             (job.run_after_ms, job.id, job.queue_id, job.priority)
             for job in jobs
-            if job.counted_future
-            and job.run_after_ms < BEHIND_MS  # nothing looks for those behind others by their time
+            if job.counted_future and job.run_after_ms < BEHIND_MS  # no code looks for jobs behind others by their time
         ]
         self.insert("insert_future", sorted(future))
         expiries = [(job.options.expires_ms, job.id) for job in jobs if job.options.expires_ms is not None]
@@ -273,7 +272,7 @@ class MysqlDialect:
     def came_first(self, queue_id: int, due_ms: int) -> None:
         cache = self._transaction.queue_cache
         queue = cache.by_id.get(queue_id)
-        if queue is not None:  # else it was deleted elsewhere meanwhile
+        if queue is not None:  # otherwise it was deleted elsewhere meanwhile
             self._transaction.after_commit.append(partial(cache.came_first, queue.name, due_ms))
 
     def jobs_deleted(self) -> None:

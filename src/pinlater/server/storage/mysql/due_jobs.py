@@ -1,4 +1,4 @@
-"""Jobs whose run-after has come, a bounded number a call. Overdue claims and expired jobs: `relational/sweeping.py`.
+"""Jobs that became due, a bounded number per call. Overdue claims and expired jobs: `relational/sweeping.py`.
 
 Rows that another transaction has locked are skipped (SKIP LOCKED), so that several servers may sweep one shard.
 """
@@ -17,7 +17,7 @@ _COUNT_AS_DUE = sql("count_as_due")
 
 
 async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
-    """Counts jobs whose time has come as due. Rows that another transaction has locked come again: it may leave them as they were."""
+    """Counts jobs that became due as due. Rows that another transaction has locked come again: it may leave them as they were."""
     moved, left = 0, limit
     while left > 0:
         [found] = await transaction.select(_LOCK_FUTURE(now_ms=now_ms, limit=min(left, READ_MAX)))
@@ -34,7 +34,7 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
             if queue_id in queues:
                 transaction.counters.of(queue_id, priority).future -= 1
         locked: set[int] = set()
-        others = sorted(set(found.rows) - set(counted.rows))  # which may be more than the counted are fewer
+        others = sorted(set(found.rows) - set(counted.rows))  # there may be more rows than counted ones
         if others:
             [still] = await transaction.select(_SELECT_COUNTED_FUTURE(keys=json_rows(others)))
             locked = {job_id for (job_id,) in still.rows}

@@ -1,4 +1,4 @@
-"""Translates the databases' errors into PinLater's, each with its cause and what would help."""
+"""Translates the databases' errors into PinLater's, each with its cause and a remedy."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pinlater.server.storage.mysql.connection import NODE_NOT_READY, code_of, te
 from pinlater.server.storage.mysql.settings import MysqlEndpoint
 
 DUPLICATE = 1062
-# Also at a COMMIT, where several servers write: the transaction was rolled back. On Galera only if the COMMIT was a packet of its own.
+# Also at a COMMIT, if several servers write: the transaction was rolled back. On Galera only if the COMMIT was a packet of its own.
 DEADLOCKS = {1213, 3101}
 LOCK_WAIT = 1205
 NO_PARENT = {1216, 1452}
 NOT_NULL = 1048
-# What `check_queues` fails with.
+# The error with which `check_queues` fails.
 OUT_OF_RANGE = 1690
 QUEUE_GONE = NO_PARENT | {OUT_OF_RANGE}
 # read-only servers (innodb_read_only, too), read-only transactions, replicas after a failover
 READ_ONLY = {1036, 1290, 1792, 1836, 3100}
 # Answers to a COMMIT that prove that nothing was committed: the conflict of two nodes, and a node that takes no commands. Every other
 # error leaves the outcome open. It may occur during the COMMIT (a failure of the binary log or of a replication plugin; 1180 on a Galera
-# node that loses the quorum meanwhile), or a proxy may say it: MaxScale answers 1290 if the server is lost while the COMMIT is under way.
+# node that loses the quorum meanwhile), or come from a proxy: MaxScale answers 1290 if the server is lost while the COMMIT is under way.
 ROLLED_BACK = DEADLOCKS | {NODE_NOT_READY}
 # a disk or a table space is full; the server can't write a file
 _FULL = {3, 1021, 1026, 1030, 1114, 3675}
@@ -36,8 +36,8 @@ _PACKET = {1153}
 NO_DATABASE = 1049
 NO_TABLE = 1146
 COLUMN_EXISTS = 1060
-# Answers to a packet of statements that prove that one before its COMMIT failed, so that the COMMIT was not begun. Any other may be a
-# proxy's for the whole packet, which has lost the server or waited for too long.
+# Answers to a packet of statements that prove that one before its COMMIT failed, so that the COMMIT was not begun. Any other may come
+# from a proxy for the whole packet, because it lost the server or waited for too long.
 FAILED_BEFORE = DEADLOCKS | QUEUE_GONE | RIGHTS_MISSING | {DUPLICATE, NOT_NULL, NO_TABLE}
 
 

@@ -1,8 +1,8 @@
 """Acks, and the bound on a checkpoint's body.
 
-Most acks are plain: a success without a status, of a job at its first attempt. Those take one round trip a call: the call supposes that
-the claims are as the acks say, and if one is not, the database refuses the transaction, and the call runs again with a look first.
-This way is measured and MySQL's own; all other acks go through `relational/in_hand.py`.
+Most acks are plain: a success without a status, of a job at its first attempt. Those take one round trip a call: the call assumes that
+the claims match the acks; if one does not, the database refuses the transaction, and the call runs again with a read first. This path is
+measured and specific to MySQL; all other acks take `relational/in_hand.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FINISH_CLAIMS = sql("finish_claims")
 _END_CLAIMS = sql("end_claims")
 _END_CLAIM = sql("end_claim")
 
-# A refused call costs twice. Where workers ack retried or keyed jobs all the time, this many calls in a row look first.
+# A refused call costs twice. If workers ack retried or keyed jobs all the time, this many calls in a row read first.
 _CAREFUL_ACKS = 50
 
 
@@ -40,7 +40,7 @@ async def finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) 
 
 
 def _suppose_plain(transaction: Transaction, acks: Sequence[JobAck]) -> bool:
-    """Returns whether the call sends plain acks without a look. After one that was refused, calls look first for a while."""
+    """Returns whether the call sends plain acks without reading first. After a refused call, calls read first for a while."""
     queue_cache = transaction.queue_cache
     if transaction.careful:
         queue_cache.careful_acks_left = _CAREFUL_ACKS
@@ -72,7 +72,7 @@ async def _finish_supposed(transaction: Transaction, acks: Sequence[JobAck], now
 
 
 def end_claims(plain: Sequence[tuple[int, int, int, str | None]]) -> bytes:
-    """Deletes the claims of these jobs (id, queue id, priority, token or None for any), those that are so and plain."""
+    """Deletes the claims of these jobs (id, queue id, priority, token or None for any), if they match and are plain."""
     if len(plain) == 1:
         [(job_id, queue_id, priority, token)] = plain
         fence = Sql(b"TRUE" if token is None else b"token = " + literal(token.encode()))
@@ -82,7 +82,7 @@ def end_claims(plain: Sequence[tuple[int, int, int, str | None]]) -> bytes:
 
 
 async def _finish_looking(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
-    """Finishes jobs in two round trips: one to look at the claims, one to change them. Jobs with ordering keys take one more, and so do
+    """Finishes jobs in two round trips: one to read the claims, one to change them. Jobs with ordering keys take one more, and so do
     the next jobs of these keys.
     """
     if not acks:

@@ -1,8 +1,8 @@
-"""Refuses connections to a database that lacks what this server had committed: after a change of machine behind one address, the new one
-may be a replica that has not applied all changes. It would answer from the past.
+"""Refuses connections to a database that lacks changes which this server had committed: after a change of machine behind one address, the
+new one may be a replica that has not applied all changes. It would answer with old data.
 
-Compares the numbers of this server's writers. A cluster that can be told to catch up is told so first (`connection`). What other servers
-had committed is not compared.
+Compares the numbers of this server's writers. A cluster that can be told to catch up is told so first (`connection`). Changes that other
+servers had committed are not compared.
 
 A failover may lose changes for good. So a database that lacks them for the time of a lease is used as it is.
 """

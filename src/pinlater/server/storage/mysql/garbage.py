@@ -1,7 +1,7 @@
-"""Garbage: finished jobs past their time to live, keys that have ended, and what deleted queues left.
+"""Garbage: finished jobs past their time to live, expired keys, and the remains of deleted queues.
 
-Weakness: a look at deleted rows that the database has not purged yet reads them all, so each kind of finished jobs remembers where its
-last collection ended.
+Weakness: a query meets all deleted rows that the database has not purged yet, so each kind of finished jobs remembers where its last
+collection ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pinlater.server.storage.relational.sweeping import READ_MAX
 from pinlater.server.storage.snapshots import NEVER_MS, MaintenanceSnapshot
 from pinlater.server.storage.values import Swept, TimeToLive
 
-# Clocks of servers differ a little: a finish may be written down after a later one was collected.
+# Clocks of servers differ a little: a finish may be recorded after a later one was collected.
 _LOOK_BEHIND_MS = 60_000
 _LOOK_FROM_THE_START_MS = 600_000
 
@@ -57,7 +57,7 @@ class GarbageMemory:
     def learn(
         self, now_ms: int, oldest_finish: dict[Kind, int], collected_to: dict[Kind, int], *, left_out: bool
     ) -> None:
-        """Takes over what a collection found. Only once it is committed: one that is rolled back runs again."""
+        """Stores the results of a collection. Call it only once that is committed: a collection that is rolled back runs again."""
         if now_ms >= self._from_the_start_at_ms:
             self._from_the_start_at_ms = now_ms + _LOOK_FROM_THE_START_MS
         self.oldest_finish, self.collected_to, self.left_out = oldest_finish, collected_to, left_out
@@ -66,7 +66,7 @@ class GarbageMemory:
 def collect_wanted(
     memory: GarbageMemory, snapshot: MaintenanceSnapshot, mark: tuple[int, str], ttls: Sequence[TimeToLive], now_ms: int
 ) -> bool:
-    """Returns whether there can be garbage. The shortest time to live decides about all queues: a look in vain costs little."""
+    """Returns whether there can be garbage. The shortest time to live decides for all queues: a useless query costs little."""
     if snapshot.dropped_queues or keys_have_ended(snapshot, now_ms) or mark != memory.finished_mark:
         return True
     shortest_ms = min((min(ttl.succeeded_ms, ttl.failed_ms) for ttl in ttls), default=0)
@@ -81,7 +81,7 @@ async def collect_garbage(
     now_ms: int,
     limit: int,
 ) -> list[Swept]:
-    """Collects at most about `limit` rows. Where there is nothing, nothing is changed: each change makes all servers look again."""
+    """Collects at most about `limit` rows. If there is nothing, nothing is changed: each change makes all servers read again."""
     counts = SweepCounts()
     collection = _Collection(transaction, memory, now_ms, limit, counts)
     await collection.run({ttl.queue: ttl for ttl in ttls})
@@ -159,7 +159,7 @@ class _Collection:
 async def _free_dropped(transaction: Transaction, limit: int) -> int:
     """Deletes rows of deleted queues, at most `limit`. Returns how many. A queue is forgotten once it has no rows.
 
-    Its claims go with the sweep of overdue claims.
+    Its claims are removed by the sweep of overdue claims.
     """
     if limit <= 0:
         return 0

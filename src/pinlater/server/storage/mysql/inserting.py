@@ -1,7 +1,7 @@
-"""Storing new jobs: all of a request or none of it, all requests of a call in one packet.
+"""Stores new jobs: all of a request or none of it, all requests of a call in one packet.
 
-The usual call sends its rows without a look before: a request key or an id that is there already ends the packet with an error, and
-the call runs again `careful`ly, looking first. Unique keys are looked up always, since they are often there already.
+The usual call sends its rows without reading first: a request key or an id that already exists ends the packet with an error, and the
+call runs again `careful`ly, reading first. Unique keys are always looked up, since they often exist already.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ async def insert(
     age: InsertAge,
     membership: Membership,
 ) -> list[Inserted | PinLaterError]:
-    """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
+    """Decides request by request, then stores the rows of all of them. Ids of a lost slot may belong to another server's jobs by now."""
     queues = await transaction.queues_named([request.queue for request in requests])
     batch = _Batch(transaction, queues, now_ms, membership)
     await batch.look(requests)
@@ -149,7 +149,7 @@ class _Batch:
             )
             for queue, request in known
         ):
-            await self._recall(known)  # what was answered before is answered again, also by a queue that is full now
+            await self._recall(known)  # an earlier answer is repeated, even by a queue that is full now
 
     async def _count(self, queue_ids: set[int]) -> None:
         [found] = await self._transaction.select(_SUM_PENDING(ids=sorted(queue_ids)))
@@ -232,7 +232,7 @@ class _Batch:
         return answer
 
     def _existing(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> dict[int, KeyHolder]:
-        """Returns which of the jobs are there already under their keys, in the shard or earlier in the same request."""
+        """Returns which of the jobs already exist under their keys, in the shard or earlier in the same request."""
         existing: dict[int, KeyHolder] = {}
         taken: dict[str, KeyHolder] = {}
         for index, job in enumerate(jobs):
@@ -268,7 +268,7 @@ class _Batch:
         return [job._replace(run_after_ms=behind[job.id]) if job.id in behind else job for job in jobs]
 
     def _add_jobs(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
-        """The hot loop, measured and MySQL's own: one turn a job, rows as the bytes of the packet."""
+        """The hot loop, measured and specific to MySQL: one iteration per job, rows as the bytes of the packet."""
         now_ms = self._now_ms
         queue_id = queue.queue_id
         add_job, add_ready = self._jobs.append, self._ready.append
@@ -307,7 +307,7 @@ class _Batch:
             if until_ms is None or until_ms > self._now_ms:
                 self._held[key] = KeyHolder(job.id, job.priority)
             taken = (queue_id, unique.key.encode(), int(unique.scope), job.id, job.priority, until_ms)
-            self._unique_keys[key] = row(taken)  # the last one counts, where time frees a key at once
+            self._unique_keys[key] = row(taken)  # the last one counts if time frees a key at once
         if options.expires_ms is not None:
             self._expiries.append(row((options.expires_ms, job.id)))
 

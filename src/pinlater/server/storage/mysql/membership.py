@@ -106,9 +106,10 @@ class Membership(LeasedSlot):
         return first
 
     async def admit_order(self, transaction: Transaction) -> EnqueueRejected | None:
-        """Takes the shard to the schema `ORDERED`, so that servers of the version before refuse it. Returns the refusal if some use it.
+        """Migrates the shard to the schema `ORDERED`, so that servers of the previous version refuse it. Returns the refusal if some use
+        it.
 
-        It takes its slot from one that has sent no heartbeat for a lease, which may only be suspended.
+        Takes its slot from a server that has sent no heartbeat for a lease, and may only be suspended.
         """
         schema, now, found = await transaction.select(
             _CURRENT_META(name="schema"), _NOW(), _LOCK_OLDER_SERVERS(program=ORDERED)

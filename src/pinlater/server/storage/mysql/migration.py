@@ -1,7 +1,6 @@
 """The schema's versions: run forward under a lock of the database, one file after the other.
 
-A database commits each change of a table by itself, so a file that was cut off in the middle is run again: its statements have to
-bear that.
+A database commits each change of a table by itself, so a file that was interrupted is run again: its statements must tolerate that.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Migration(NamedTuple):
 
 
 def migrations() -> list[Migration]:
-    """Returns all that this program knows, in order."""
+    """Returns all migrations that this program knows, in order."""
     found = []
     for file in sorted(FOLDER.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql"):
@@ -59,7 +58,7 @@ async def version_of(connection: MysqlConnection) -> int:
 
 
 async def _run(connection: MysqlConnection, statement: str) -> None:
-    """A column that is there already is from a run that was cut off."""
+    """A column that already exists is from an interrupted run."""
     try:
         await connection.run([statement.encode()])
     except driver.MySQLError as error:
@@ -68,7 +67,7 @@ async def _run(connection: MysqlConnection, statement: str) -> None:
 
 
 async def create_database(connection: MysqlConnection, name: str) -> None:
-    """Creates the database if it does not exist. If this user may not, the next step says what to do."""
+    """Creates the database if it does not exist. If this user may not, the next step reports what to do."""
     try:
         await connection.run(
             [f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin".encode()]

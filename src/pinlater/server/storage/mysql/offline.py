@@ -1,4 +1,4 @@
-"""Works on a shard without serving it: migrates its schema by hand, looks at its state, and gives up keys. Takes no slot and changes
+"""Works on a shard without serving it: migrates its schema by hand, reads its state, and gives up keys. Takes no slot and changes
 no job."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _KEYS_A_PIECE = 10_000
 
 
 async def migrate_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, _name: str) -> tuple[int, int, Sequence[str]]:
-    """Migrates the database to this program's schema, and creates it if it does not exist. Returns (version before, version after, what was
-    run).
+    """Migrates the database to this program's schema, and creates it if it does not exist. Returns (version before, version after,
+    migrations that were run).
 
     Raises `Unavailable` if that can't be done, or if the database is not for this program.
     """

@@ -10,7 +10,7 @@ from pinlater.domain.errors import Unavailable
 logger = logging.getLogger(__name__)
 
 _EVERY_MS = 60_000
-_UNCHANGED_MS = 600_000  # so much later while the shard does not change
+_UNCHANGED_MS = 600_000  # this much later while the shard does not change
 _AFTER_FAILURE_MS = 600_000
 
 
@@ -27,18 +27,18 @@ class PartitionSchedule:
         self._keep = keep
         self._make_ahead = make_ahead
         self._next_ms = 0
-        self._kept_in: Hashable | None = None  # the state of the shard when they were looked after
+        self._kept_in: Hashable | None = None  # the state of the shard at the last maintenance
 
     async def keep_if_due(self, now_ms: int, state: Hashable | None) -> None:
-        """`state` stays equal while the shard does not change, or None if that can't be said."""
+        """`state` stays equal while the shard does not change, or is None if that is not known."""
         unchanged = state is not None and state == self._kept_in
         if now_ms >= self._next_ms + (_UNCHANGED_MS if unchanged else 0):
             self._kept_in = state
             await self.keep(now_ms)
 
     async def begin(self, now_ms: int) -> None:
-        """Begins at the opening of the shard, by the time of a server that may not have agreed with the others upon one: then drops
-        nothing, and plans nothing. The first sweep does both.
+        """Begins when the shard is opened, with the time of a server that may not have agreed on a time with the others: so it drops
+        nothing, and schedules nothing. The first sweep does both.
         """
         await self._succeeds(self._make_ahead(now_ms))
 

@@ -1,12 +1,12 @@
 """The partitions of `jobs`: made ahead of time, and dropped when the jobs in them are gone, which gives their disk back at once.
 
 A partition holds the jobs that were made in some hours. Collecting garbage deletes narrow rows only; bodies wait for their partition's
-end. The few jobs that outlive it (far-off ones, failures that are kept longer) are copied to `kept_jobs` before; if they are many,
-the partition waits.
+end. The few jobs that outlive it (far-off ones, failures that are kept longer) are first copied to `kept_jobs`; if they are many, the
+partition waits.
 
-Changing partitions needs the table for a moment alone. A long read would make every later transaction wait behind the change, so
-the change gives up after a tenth of a second of waiting (after a full one, if no connection is left to end it) and comes again. One
-server at a time does this; it is a matter of space, and nothing depends on when it happens.
+Changing partitions briefly needs exclusive access to the table. A long read would make every later transaction wait behind the change, so
+the change gives up after waiting a tenth of a second (a full one, if no connection is left to end it) and is retried later. One server at
+a time does this; it only saves space, and nothing depends on when it happens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pinlater.server.storage.mysql.statements import Sql, delete_rows, lock_name
 logger = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
-# No partition is dropped before its newest job is so old, whatever the times to live are.
+# No partition is dropped before its newest job is this old, whatever the times to live are.
 DROP_AGE_MS = HOUR_MS
 # How many periods are prepared, again once half of them have begun.
 _AHEAD = 6
@@ -47,14 +47,14 @@ _KEEP_JOBS = sql("keep_jobs")
 
 
 class Partition(NamedTuple):
-    """A partition with the lowest id that it can't hold, or None for the last one, which holds what comes later."""
+    """A partition, with the lowest id that it can't hold, or None for the last one, which holds all higher ids."""
 
     name: str
     below_id: int | None
 
 
 class Partitions:
-    """Looks after one shard's. `connect` gives a connection with autocommit; `hours` is how long a partition's time is."""
+    """Maintains the partitions of one shard. `connect` gives a connection with autocommit; `hours`: the length of a partition's period."""
 
     def __init__(self, connect: Callable[[], Awaitable[MysqlConnection]], database: str, hours: int) -> None:
         self._connect = connect
@@ -73,7 +73,8 @@ class Partitions:
             return dropped
 
     async def make_ahead(self, now_ms: int) -> None:
-        """Makes partitions for the time to come if the database agrees about it, or there are none yet. Drops none: both may be wrong.
+        """Makes partitions for the time to come if the database's clock agrees, or there are none yet. Drops none: both clocks may be
+        wrong.
 
         The first ones begin at the earlier time. If it is wrong, `keep` adds others; with the later one, a partition could last for years.
         """
@@ -88,7 +89,7 @@ class Partitions:
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[MysqlConnection | None]:
-        """A connection for what one server does at a time, or None while another one does it."""
+        """A connection for work that one server does at a time, or None while another one does it."""
         connection = await self._connect()
         try:
             lock = lock_name("partitions", self._database)
@@ -158,7 +159,7 @@ class Partitions:
         for start in range(0, len(gone), _LOOK_MAX):
             await connection.run([delete_rows(b"kept_jobs", gone[start : start + _LOOK_MAX])])
 
-    # --- the table alone --------------------------------------------------------------------------------------------------------
+    # --- exclusive access to the table ------------------------------------------------------------------------------------------
 
     async def _alter(self, connection: MysqlConnection, statement: str) -> bool:
         """Alters the table. Returns False if another transaction held it for too long."""
@@ -178,7 +179,7 @@ class Partitions:
         return True
 
     async def _end_waiting(self, waiting: MysqlConnection) -> None:
-        """Interrupts the change if it only waits; one that has begun is let finish."""
+        """Interrupts the change if it only waits; a change that has begun may finish."""
         other = await self._connect()
         try:
             [holder] = await other.run([f"SELECT IS_USED_LOCK('{waiting.name}')".encode()])
@@ -212,7 +213,7 @@ async def _partitions(connection: MysqlConnection) -> list[Partition]:
 async def _walk(
     connection: MysqlConnection, table: bytes, from_id: int, to_id: int
 ) -> AsyncIterator[tuple[int, int, int]]:
-    """Yields (id, body bytes, is a job still) of each row, reading a bounded number at a time."""
+    """Yields (id, body bytes, whether it is still a job) for each row, reading a bounded number at a time."""
     while True:
         [found] = await connection.run(
             [_SELECT_STATES_AFTER(table=Sql(table), from_id=from_id, to_id=to_id, limit=_LOOK_MAX)]
@@ -230,5 +231,5 @@ def kept_before(now_ms: int) -> int:
 
 
 def _name_of(below_id: int) -> str:
-    """Returns the name of a partition: `until_` and the milliseconds at which its time ends."""
+    """Returns the name of a partition: `until_` and the milliseconds at which its period ends."""
     return f"until_{made_at_ms(below_id)}"

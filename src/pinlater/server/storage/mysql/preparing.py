@@ -1,4 +1,4 @@
-"""A database before a server uses it: made or migrated, and marked with the name of its shard."""
+"""Prepares a database before a server uses it: made or migrated, and marked with the name of its shard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pinlater.server.storage.mysql.stats import Stats
 logger = logging.getLogger(__name__)
 
 ALTER_MS = 600_000
-"""Changes of tables take as long as they take."""
+"""Changes of tables are not limited in time."""
 
 
 async def prepare(endpoint: MysqlEndpoint, settings: MysqlSettings, stats: Stats, shard: str) -> None:
@@ -35,7 +35,7 @@ async def prepare(endpoint: MysqlEndpoint, settings: MysqlSettings, stats: Stats
 
 
 async def _note_name(connection: MysqlConnection, endpoint: MysqlEndpoint, shard: str) -> None:
-    """Notes the name of the shard in its database. The name is in every descriptor, so a database must not have two."""
+    """Stores the name of the shard in its database. The name is in every descriptor, so a database must not have two."""
     noted = [sql("make_meta")(name="shard", value=shard), sql("load_meta")(name="shard")]
     [*_, found] = await connection.run(noted)
     if found.rows[0][0] != shard:

@@ -1,8 +1,8 @@
-"""The queues of one shard, as this server last read them, and from which run-after on claims have to look.
+"""The queues of one shard, as this server last read them, and the run-after at which claims begin to search.
 
 Other servers change the same tables, so the cache makes calls faster and decides nothing. A transaction takes queues from it by
-`Transaction.queues_named` and `queues_of`, which ask the database for queues that are missing here. If a queue that it took from here
-is deleted, the transaction fails and runs again on what the database says.
+`Transaction.queues_named` and `queues_of`, which query the database for queues that are missing here. If a queue that it took from here
+is deleted, the transaction fails and runs again with data from the database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pinlater.server.storage.relational.lost_jobs import LostJobs
 
 # How long a claim may trust that nothing waits before the last one it took.
 _FLOOR_KEPT_S = 1.0
-# Then it looks so much further back; and from the very beginning, where that takes no more than this part of the time.
+# Then it searches this much further back; and from the very beginning, if that takes no more than this share of the time.
 _LOOK_BACK_MS = 10_000
 _LOOKING_PART = 0.05
 _LOOK_EVERY_MAX_S = 60.0
@@ -52,9 +52,9 @@ class QueueEntry:
         self.floors: dict[int, int] = {}
         self.floors_since = 0.0
         self.looked_at = 0.0  # when a claim last began without a floor
-        self.look_every_s = _FLOOR_KEPT_S  # how long after that one does so again
+        self.look_every_s = _FLOOR_KEPT_S  # how long after that one the next does so
         self._from_the_start = False
-        self._before: dict[int, int] = {}  # the floors that hold where the claim under way comes to nothing
+        self._before: dict[int, int] = {}  # the floors that apply if the claim under way fails
 
     def renew_floors(self, now: float) -> None:
         """Renews the floors before a claim."""
@@ -68,13 +68,14 @@ class QueueEntry:
             self._from_the_start = True
 
     def took(self, seconds: float) -> None:
-        """Notes how long the look of the claim was."""
+        """Notes how long the search of the claim took."""
         if self._from_the_start:
             self._from_the_start = False
             self.look_every_s = min(_LOOK_EVERY_MAX_S, max(_FLOOR_KEPT_S, seconds / _LOOKING_PART))
 
     def came_to_nothing(self) -> None:
-        """Handles a claim that was rolled back: what it took waits again. A look from the start that didn't end is not repeated at once."""
+        """Handles a claim that was rolled back: its jobs wait again. A search from the start that didn't end is not repeated at
+        once."""
         self.ready.forget()
         self.floors = dict(self._before)
         if self._from_the_start:
@@ -86,7 +87,7 @@ class QueueEntry:
             self.priorities = sorted([*self.priorities, priority])
 
     def waits_from(self, priority: int, run_after_ms: int) -> None:
-        """A job of this time waits (again): claims look from there on at the latest."""
+        """Notes that a job of this time waits (again): claims search from there on at the latest."""
         for floors in (self.floors, self._before):
             if run_after_ms < floors.get(priority, LOWEST_MS):
                 floors[priority] = run_after_ms
@@ -106,20 +107,20 @@ class MysqlQueueCache:
         self.by_id: dict[int, QueueEntry] = {}
         self.lost = LostJobs()
         self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
-        """Is told of a job that is ready since those before it under its ordering key have ended."""
-        self.careful_acks_left = 0  # how many more calls look at the claims of plain acks first
+        """Called with a job that is ready because those before it under its ordering key have ended."""
+        self.careful_acks_left = 0  # how many further calls read the claims of plain acks first
         self._looks_begun = 0
         self._look_taken = 0
 
     def begin_look(self) -> int:
-        """Begins a look before the queues are read, for `replace`."""
+        """Begins a read, before the queues are read, for `replace`."""
         self._looks_begun += 1
         return self._looks_begun
 
     def replace(
         self, look: int, queues: Iterable[tuple[int, Queue]], priorities: Iterable[tuple[int, int]] = ()
     ) -> None:
-        """All queues as the database had them at that look, unless a later look was taken over already."""
+        """Stores all queues as the database had them at that read, unless a later read was already stored."""
         if look <= self._look_taken:
             return
         self._look_taken = look
@@ -156,16 +157,16 @@ class MysqlQueueCache:
     def floors(self, queue: QueueEntry) -> dict[int, int]:
         """Returns the run-after from which a search has to begin, for each priority.
 
-        Deleted rows stay in the index until the database purges them, and a claim that began at the very first place would read
-        all of them. So it begins where the last one ended, but once a second at the beginning: other servers put jobs there, too. While
-        a long read keeps the database from purging, that takes long, and is done less often; jobs that other servers stored a
-        little late are still found within a second.
+        Deleted rows stay in the index until the database purges them, and a claim that began at the very first position would read all of
+        them. So it begins where the last one ended, but once a second at the beginning: other servers put jobs there, too. While a long
+        read keeps the database from purging, that takes long, and is done less often; jobs that other servers stored a little late are
+        still found within a second.
         """
         queue.renew_floors(self._monotonic())
         return queue.floors
 
     def forget_floors(self) -> None:
-        """Forgets the floors after a rollback, since what the transaction took waits again."""
+        """Forgets the floors after a rollback, since the jobs of the transaction wait again."""
         for queue in self.queues.values():
             queue.came_to_nothing()
 
@@ -174,7 +175,7 @@ class MysqlQueueCache:
         return self._monotonic()
 
     def close(self) -> None:
-        """Leaves the space of its jobs to the other shards."""
+        """Frees the space of its jobs for the other shards."""
         for queue in self.by_id.values():
             queue.ready.close()
 
@@ -191,7 +192,7 @@ class MysqlQueueCache:
             queue.ready.waits_elsewhere(run_after_ms)
 
     def waits_from(self, queue_id: int, priority: int, run_after_ms: int) -> None:
-        """A job of this time was stored or put back."""
+        """Notes that a job of this time was stored or put back."""
         queue = self.by_id.get(queue_id)
         if queue is not None:
             queue.waits_from(priority, run_after_ms)

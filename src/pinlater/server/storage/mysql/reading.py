@@ -1,4 +1,4 @@
-"""Looks that are MySQL's own: what a claim would give, the counters of all queues, what sweeps have to know."""
+"""Reads that are specific to MySQL: the jobs that a claim would return, the counters of all queues, the data for sweeps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SELECT_SIZE = sql("select_size")
 async def peek(
     reader: MysqlReader, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[HandedOutJob] | PinLaterError:
-    """Returns what a claim would give to one call."""
+    """Returns the jobs that a claim would give to one call."""
     queue_id = await queue_id_of(reader, queue)
     if queue_id is None:
         return QueueNotFound.of(queue)
@@ -75,7 +75,7 @@ async def _peeked(reader: MysqlReader, due: tuple[Any, ...], now_ms: int) -> Han
 
 
 async def counts(reader: MysqlReader, queues: Sequence[str]) -> list[QueueCounts]:
-    """Counters as they stand; one seek each for the jobs that are due first and last."""
+    """Counters as they are; one seek each for the jobs that are due first and last."""
     return await _counted(reader, await reader.select("count_jobs", names=list(queues))) if queues else []
 
 
@@ -102,7 +102,7 @@ async def _counted(reader: MysqlReader, rows: Sequence[Row]) -> list[QueueCounts
 
 
 async def maintenance_snapshot(connection: MysqlConnection, own_first: int, own_last: int) -> MaintenanceSnapshot:
-    """Returns what sweeps have to know. `own_first`, `own_last`: this server's writers, whose changes count for no other server's."""
+    """Returns the data that sweeps need. `own_first`, `own_last`: this server's writers, whose changes do not count as another server's."""
     [found] = await connection.run([sql("maintenance_snapshot")(own_first=own_first, own_last=own_last)])
     future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
         NEVER_MS if value is None else value for value in found.rows[0]
@@ -117,6 +117,6 @@ async def highest_id(connection: MysqlConnection) -> int:
 
 
 async def size(connection: MysqlConnection) -> ShardSize:
-    """The data and indexes of the database, as its statistics have it."""
+    """The size of the data and indexes of the database, according to its statistics."""
     _, found = await connection.run([_WANT_FRESH_STATISTICS(), _SELECT_SIZE()])
     return ShardSize(used_bytes=int(found.rows[0][0]))

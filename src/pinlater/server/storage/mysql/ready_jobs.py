@@ -1,13 +1,13 @@
 """The next due jobs of a queue: a claim takes them without a search.
 
-A search that finds fewer jobs than it wants has found all that are due. From then on the jobs that this server stores are all that
-there is, and they are here with their bodies. A search that finds enough reads the rows that follow, without bodies: then the jobs up to
-the last of these rows (`_frontier`) are here. What is missing are rows that become due later, and what other servers do. The first are
-known by the earliest of their times (`elsewhere_ms`); the second are found by a search once a second. So this is a memory that makes
+A search that finds fewer jobs than it wants has found all that are due. From then on, the jobs that this server stores are the only
+further ones, and they are here with their bodies. A search that finds enough reads the rows that follow, without bodies: then the jobs up
+to the last of these rows (`_frontier`) are here. Missing are rows that become due later, and changes of other servers. The first are
+covered by the earliest of their times (`elsewhere_ms`); the second are found by a search once a second. So this is a memory that makes
 calls faster and decides nothing: a claim that takes jobs from it fails if one of their rows is gone or locked, and runs again with a
-search. From then on claims of this queue search for some seconds, since another server claims its jobs, too.
+search. Then claims of this queue search for some seconds, since another server claims its jobs, too.
 
-Kept are jobs without a past, a unique key and an expiry. What has no space here is a row that a search finds.
+Only jobs without a past, a unique key and an expiry are kept. A search finds the rows for which there is no space here.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import NamedTuple, TypeAlias
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.storage.options import Options
 
-# So long after a search its result is trusted.
+# How long after a search its result is trusted.
 TRUSTED_S = 1.0
-# So long after a search that looked at all that is here, one that takes the first jobs only may confirm the others: each of these lets a
+# How long after a search that read everything here, a search that takes only the first jobs may confirm the others: each of these lets a
 # job of another server behind the first ones wait for a further `TRUSTED_S`.
 _CONFIRMED_S = 1.2 * TRUSTED_S
-# So long after a claim from memory that failed, claims search.
+# How long after a failed claim from memory claims search.
 DISTRUSTED_S = 5.0
 JOB_BYTES, HEADER_BYTES = 300, 200
-# A queue from which no claim has come for so long is forgotten.
+# A queue from which no claim has come for this long is forgotten.
 _UNUSED_S = 5.0
-# How many rows a search reads on: twice as many as claims took from memory since the last one.
+# How many further rows a search reads: twice as many as claims took from memory since the last one.
 ROWS_MIN, ROWS_MAX = 64, 2_000
 _UNKNOWN_MS = -I64_MAX - 1
 _BEFORE_ALL = (0, _UNKNOWN_MS, 0)
@@ -40,7 +40,7 @@ ReadyRow: TypeAlias = tuple[int, int, int, int, int]
 
 
 class JobContent(NamedTuple):
-    """What a claim needs of a job beside its row. `options`: None if it has none."""
+    """The data of a job that a claim needs beside its row. `options`: None if it has none."""
 
     attempts_allowed: int
     created_at_ms: int
@@ -62,7 +62,7 @@ class TakenRows(NamedTuple):
 
 
 class ReadyBytes:
-    """What the queues of all shards of a server keep together: bytes of bodies and headers, and `JOB_BYTES` more for each job."""
+    """The total of the queues of all shards of a server: bytes of bodies and headers, and `JOB_BYTES` more for each job."""
 
     __slots__ = ("most", "used")
 
@@ -82,10 +82,10 @@ class ReadyBytes:
 
 
 class ReadyMemory:
-    """What the queues of one shard keep, and how claims used it. `space`: shared with the other shards of the server.
+    """The remembered jobs of the queues of one shard, and how claims used them. `space`: shared with the other shards of the server.
 
-    `claims`: of one queue each, for any number of calls, that were answered without a search. `stale_claims`: those that searched after
-    all, as a row was gone or locked.
+    `claims`: how many claims, of one queue each, for any number of calls, were answered without a search. `stale_claims`: those that
+    searched after all, because a row was gone or locked.
     """
 
     __slots__ = ("claims", "jobs", "space", "stale_claims", "used")
@@ -98,7 +98,7 @@ class ReadyMemory:
         self.stale_claims = 0
 
     def count(self, jobs: int, size_bytes: int) -> None:
-        """A batch of jobs came, or went if the numbers are below 0."""
+        """Notes a batch of jobs that came, or went if the numbers are negative."""
         self.jobs += jobs
         self.used += size_bytes
         self.space.used += size_bytes
@@ -144,12 +144,12 @@ class ReadyJobs:
         self._tracks = False  # whether jobs that are stored now are kept: since a search began
         self._search_began_s = 0.0
         self._searched_s = 0.0
-        self._looked_through_s = 0.0  # the last search that looked at all that is here
+        self._looked_through_s = 0.0  # the last search that read everything here
         self._before: Collection[int] = ()  # the jobs that were here when the search under way began
         self._is_check = False  # the search under way: the first jobs were here, as far as this server knows
         self._rows_useless_until_s = 0.0
         self._distrusted_until_s = 0.0
-        self._taken = 0  # since a search has read on
+        self._taken = 0  # since a search has read further rows
         self.rows_wanted = ROWS_MIN
         self.elsewhere_ms = _UNKNOWN_MS  # from this time on rows that aren't here may be due
 
@@ -183,7 +183,8 @@ class ReadyJobs:
         return sum([len(rows) for priority, rows in self._rows.items() if priority <= through])
 
     def heads(self) -> Sequence[tuple[int, int]]:
-        """Returns priority and run-after of the first job of each priority; if none is here, of the place after which there may be some."""
+        """Returns priority and run-after of the first job of each priority; if none is here, of the position after which there may be
+        some."""
         heads = [rows[0][:2] for rows in self._rows.values() if rows]
         return heads or ([] if self._frontier is None else [self._frontier[:2]])
 
@@ -192,7 +193,7 @@ class ReadyJobs:
         self._distrusted_until_s = now_s + DISTRUSTED_S
 
     def take(self, count: int, through: int | None = None) -> TakenRows:
-        """The first ones up to the priority `through`, at most that many."""
+        """The first jobs up to the priority `through`, at most that many."""
         taken: list[ReadyRow] = []
         for priority in sorted(self._rows):
             if through is not None and priority > through:
@@ -208,7 +209,7 @@ class ReadyJobs:
         return TakenRows(taken, contents)
 
     def add(self, row: ReadyRow, content: JobContent | None = None) -> None:
-        """A due job that is stored now, or that a claim has not taken after all."""
+        """Adds a due job that is stored now, or that a claim has not taken after all."""
         self.add_all([(row, content)])
 
     def add_all(self, jobs: Iterable[tuple[ReadyRow, JobContent | None]]) -> None:
@@ -241,7 +242,7 @@ class ReadyJobs:
             insort(rows, row)
 
     def waits_elsewhere(self, run_after_ms: int) -> None:
-        """A row that isn't here is due from this time on."""
+        """Notes that a row that isn't here is due from this time on."""
         if run_after_ms < self.elsewhere_ms:
             self.elsewhere_ms = run_after_ms
 
@@ -249,7 +250,7 @@ class ReadyJobs:
         return self._frontier is not None and row[:3] > self._frontier
 
     def _drop(self, ids: Iterable[int]) -> None:
-        """Counts jobs out whose rows are gone from `_rows`."""
+        """Subtracts jobs whose rows are gone from `_rows`."""
         before = len(self._ids)
         self._ids.difference_update(ids)
         gone = before - len(self._ids)
@@ -264,7 +265,7 @@ class ReadyJobs:
     # --- searches -----------------------------------------------------------------------------------------------------------
 
     def search_begins(self, count: int, now_ms: int, now_s: float, through: int | None = None) -> None:
-        """Begins a search for that many jobs up to that priority. It may not find what is stored from now on."""
+        """Begins a search for that many jobs up to that priority. It may not find jobs that are stored from now on."""
         self._search_began_s = now_s
         self._before = set(self._ids)
         self.rows_wanted = min(ROWS_MAX, max(ROWS_MIN, 2 * self._taken))
@@ -275,7 +276,7 @@ class ReadyJobs:
             and now_s - self._looked_through_s < _CONFIRMED_S
         )
         if not self._is_check:
-            self.elsewhere_ms = NEVER_MS  # what comes back meanwhile counts against it
+            self.elsewhere_ms = NEVER_MS  # jobs that come back meanwhile count against it
             self._frontier = None
         self._tracks = True
 
@@ -294,8 +295,8 @@ class ReadyJobs:
         self._searched_s = self._looked_through_s = now_s
 
     def search_found_enough(self, taken: Collection[int], now_s: float) -> None:
-        """Ends a search that took these jobs and did not look further. If they are the first ones here, no other job goes before those
-        that are here.
+        """Ends a search that took these jobs and did not look further. If they are the first ones here, no other job precedes those that
+        are here.
         """
         if self._is_check and self._ids.issuperset(taken):
             self._before = ()
@@ -307,8 +308,8 @@ class ReadyJobs:
     def search_read_on(
         self, taken: Collection[int], rows: Sequence[ReadyRow], limit: int, next_due_ms: int | None, now_s: float
     ) -> None:
-        """Ends a search that took these jobs and read these rows, which follow: at most `limit`. `next_due_ms`: when the next row
-        becomes due that is not due now.
+        """Ends a search that took these jobs and read these rows, which follow: at most `limit`. `next_due_ms`: when the next row becomes
+        due that is not due now.
         """
         self._remove_found(taken)
         usable = next((place for place, (_, _, _, flags, _) in enumerate(rows) if flags), len(rows))

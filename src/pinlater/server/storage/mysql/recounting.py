@@ -1,4 +1,4 @@
-"""Queues whose counters are wrong: the difference to their rows is added to the counters."""
+"""Corrects counters of queues: adds the difference to their rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNT_DIFFERENCES = sql("count_differences")
 async def recount(transaction: Transaction, names: Sequence[str]) -> None:
     """Adds the differences of the queues that still exist. Totals stay.
 
-    Each queue is locked, so that of two servers the second finds no difference.
+    Each queue is locked, so that the second of two servers finds no difference.
     """
     table = MysqlQueueTable(transaction)
     for name in sorted(names):

@@ -1,5 +1,5 @@
-"""The history of queues, on readers' connections, each statement committed by itself: a save may be repeated, and none is a change that
-other servers look for."""
+"""The history of queues, on readers' connections, each statement committed by itself: a save may be repeated, and none counts as a change
+for other servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DELETE_SAMPLES = sql("delete_samples")
 
 
 async def save(connection: MysqlConnection, samples: Sequence[StoredSample]) -> None:
-    """Saves samples, each in the place of one with the same key, in key order, so that two servers lock in the same order."""
+    """Saves samples, each replacing the one with the same key, in key order, so that two servers lock in the same order."""
     rows = [
         row((step_s, at_ms, queue.encode(), origin.encode(), data))
         for step_s, at_ms, queue, origin, data in sorted(samples)

@@ -1,6 +1,6 @@
 """Checks the version and the settings of a database server.
 
-A server that is too old, or set so that our transactions cannot be written, is refused with what to do. One that does not flush what it
+A server that is too old, or whose settings do not allow our transactions, is refused with what to do. A server that does not flush its
 commits gets a warning: an operator may have chosen that, and a crash of its machine may then lose acknowledged jobs.
 """
 
@@ -21,20 +21,20 @@ logger = logging.getLogger(__name__)
 
 _LOAD_SERVER_SETTINGS = sql("load_server_settings")
 _LOAD_REPLICATION_STATUS = sql("load_replication_status")
-# Less would be the limit for the bodies of all shards.
+# A lower value would limit the bodies of all shards.
 _LEAST_PACKET = 256 * 1024
 _LEAST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 
 
 class Verdict(NamedTuple):
-    """`refused`: why it can't be used, or None. `warnings`: what of a promise it doesn't keep."""
+    """`refused`: why it can't be used, or None. `warnings`: the promises that it doesn't keep."""
 
     refused: str | None = None
     warnings: tuple[str, ...] = ()
 
 
 async def check_server(connection: MysqlConnection, endpoint: MysqlEndpoint) -> None:
-    """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, if the server can't be used."""
+    """Logs the warnings. Raises `ShardConnectionFailed`, which no retry helps, if the server can't be used."""
     verdict = await verdict_on(connection)
     if verdict.refused is not None:
         raise ShardConnectionFailed(f"{endpoint}: {verdict.refused}", retryable=False)
@@ -49,8 +49,8 @@ async def verdict_on(connection: MysqlConnection) -> Verdict:
 
 
 def judge(variables: Mapping[str, str]) -> Verdict:
-    """Returns what the server's global variables and status variables say, by their names in small letters. One that it doesn't have counts
-    as good."""
+    """Returns the server's global variables and status variables, by their names in lower case. A variable that it doesn't
+    have counts as good."""
     version = variables.get("version", "")
     refused = refusal_of(f"{version} {variables.get('version_comment', '')}")
     if refused is not None:

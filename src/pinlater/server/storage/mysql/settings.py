@@ -23,7 +23,7 @@ _DATABASES_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MysqlEndpoint:
-    """Where a shard's database is, and the user to log in as. `tls` None: as the settings say.
+    """Where a shard's database is, and the user to log in as. `tls` None: according to the settings.
 
     Never shown with its password; therefore it is not a tuple: printing a list of tuples prints every part.
     """

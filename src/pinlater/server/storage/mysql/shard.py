@@ -1,7 +1,7 @@
-"""The MySQL store's shard: one database. Each operation picks the statements, and the writer or reader that runs them.
+"""The MySQL store's shard: one database. Each operation chooses the statements, and the writer or reader that runs them.
 
-Inserts, claims and ends of attempts each have a connection of their own, so that none waits for another's disk; everything else that
-changes something shares a fourth. More writing connections would make the shard slower, not faster.
+Inserts, claims and ends of attempts each have a connection of their own, so that none waits for another's disk; all other changes share a
+fourth. More writing connections would make the shard slower, not faster.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _CLAIMS_LOCK_WAIT_MS = 1_000
 class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard):
     """Implements `storage.interface.SharedShard` on one database. `monotonic` in seconds."""
 
-    # Of the longest body more is known with each connection for reading: it is the server's setting, as it was then.
+    # Each connection for reading brings newer knowledge about the longest body: it is the server's setting at that time.
     capabilities = Capabilities(
         kind="mysql",
         shared=True,
@@ -125,7 +125,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def open(self, now_ms: int) -> None:
-        """Makes or migrates the database, takes a slot, reads what queues there are."""
+        """Makes or migrates the database, takes a slot, reads the queues."""
         if self._is_open:
             return
         try:
@@ -140,7 +140,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         self._is_open = True
 
     async def _join(self) -> None:
-        """Takes a slot. The server that had it before makes no more ids from then on, so the highest id is read after."""
+        """Takes a slot. The previous server of the slot makes no more ids from then on, so the highest id is read afterwards."""
         joiner = self._new_writer()
         # The slot decides the writers' numbers; until there is one, this writer has a number that no other writer uses.
         await joiner.become_unnumbered(WRITERS * SLOTS + self._membership.incarnation[0])
@@ -204,7 +204,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         )
 
     def _committed(self) -> Mapping[int, int]:
-        """Returns what is known to be committed by each writer of the slot, once there is one."""
+        """Returns the number that is known to be committed by each writer of the slot, once there is one."""
         return {writer.number: writer.committed for writer in self._connections.writers if writer.committed}
 
     async def _connect(self, settings: MysqlSettings, *, autocommit: bool) -> MysqlConnection:
@@ -229,7 +229,8 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         return connection
 
     async def _connect_hasty(self) -> MysqlConnection:
-        """Connects for changes of tables in use, which may take long but not wait long: all other transactions would wait behind them."""
+        """Opens a connection for changes of tables in use, which may take long but must not wait long: all other transactions would wait
+        behind them."""
         settings = replace(self._settings, statement_timeout_ms=ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
         return await self._connect(settings, autocommit=True)
 
@@ -347,7 +348,8 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     async def _give_back_unknown_claims(self, now_ms: int) -> None:
         """Gives back claims with an unknown outcome, whose callers were told that they failed: no worker has these jobs.
 
-        By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
+        On the connection of the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes
+        after this read.
         """
         tokens = frozenset(self._unknown_claims)
         queues = await self._opened.claiming.carry_out(
@@ -378,7 +380,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         return swept
 
     async def keep_partitions(self, now_ms: int) -> list[str]:
-        """Creates partitions for what comes and drops those that are over. Returns the names of the dropped ones."""
+        """Creates partitions for the time to come and drops those that are over. Returns the names of the dropped ones."""
         return await self._change_partitions(self._partitions.keep(now_ms))
 
     async def _make_partitions_ahead(self, now_ms: int) -> None:

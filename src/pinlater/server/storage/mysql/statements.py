@@ -1,7 +1,7 @@
 """The store's SQL by name, from the files in `queries/`; and values as SQL literals.
 
-`sql("lock_due")` is a template; calling it with a value for each `:name` in it gives the statement's bytes. Statements are put
-together here rather than by the driver because a batch is one packet: many statements, thousands of rows, one round trip.
+`sql("lock_due")` is a template; calling it with a value for each `:name` in it gives the statement's bytes. Statements are assembled here
+rather than by the driver because a batch is one packet: many statements, thousands of rows, one round trip.
 
 Literals are safe because every connection runs in utf8mb4 (no multi-byte character contains a quote or a backslash) and with an
 `sql_mode` of ours (backslash escapes are on); `connection.py` sets both.
@@ -28,25 +28,25 @@ def _in_mysql(shared: Statement) -> Statement:
 
 
 STATEMENTS = read_statements(files("pinlater.server.storage.mysql") / "queries", _in_mysql)
-# For a statement's own words, beside its rows.
+# For a statement's fixed text, beside its rows.
 STATEMENT_BYTES = 1_000
-# What the longest body's statement needs beside it: a job's options may be long, too.
+# Bytes of the longest body's statement beside the body: a job's options may be long, too.
 _OPTIONS_BYTES = 100_000
 _LOCK_NAME_MAX = 64
 _KEYS_A_STATEMENT = 500
-# What a key takes in a condition beside itself, if each is of another queue.
+# Bytes of a key in a condition beside itself, if each is of another queue.
 _KEY_BYTES = 80
-# MySQL reads it as a comment: it knows no such thing, and no wait of less than a second.
+# MySQL reads it as a comment: it has no such syntax, and no wait of less than a second.
 _NO_LOCK_WAIT = b"/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ "
 _NAME = re.compile(rb":([a-z_]+)")
 
 
 class Sql(bytes):
-    """Text that is SQL already."""
+    """Text that is already SQL."""
 
 
 class Template:
-    """A statement with named places."""
+    """A statement with named placeholders."""
 
     __slots__ = ("_begin", "_places")
 
@@ -64,7 +64,7 @@ class Template:
 
 
 def body_bytes_max(packet_bytes: int) -> int:
-    """The longest body that always fits: any byte of it may be one that must be escaped."""
+    """The longest body that always fits: any byte of it may have to be escaped."""
     return max(0, (packet_bytes - _OPTIONS_BYTES) // 2)
 
 
@@ -91,7 +91,7 @@ def union(statements: Sequence[bytes]) -> Sql:
 
 
 def escaped(data: bytes) -> bytes:
-    """Returns what may stand between single quotes."""
+    """Returns the text that goes between single quotes."""
     if b"\\" in data:
         data = data.replace(b"\\", b"\\\\")
     if b"'" in data:
@@ -119,7 +119,7 @@ def rows(values: Iterable[Sequence[object]]) -> Sql:
 
 
 def in_statements(new: Sequence[bytes], bytes_max: int) -> list[Sql]:
-    """Rows put together to statements of about that length at most (one row always fits)."""
+    """Rows joined to statements of about that length at most (one row always fits)."""
     if not new:
         return []
     parts: list[Sql] = []
@@ -141,7 +141,7 @@ def json_rows(values: Iterable[Sequence[int]]) -> Sql:
 def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
     """A condition for rows with one of these (queue id, key) pairs.
 
-    A list for each queue: of pairs in one list MariaDB makes no ranges if there is a single one, and reads the whole table.
+    A list for each queue: for pairs in one list MariaDB makes no ranges if there is a single one, and reads the whole table.
     """
     by_queue: dict[int, list[bytes]] = {}
     for queue_id, key in sorted(set(keys)):
@@ -154,8 +154,9 @@ def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
 
 
 def keys_in_statements(column: str, keys: Iterable[tuple[int, bytes]], bytes_max: int) -> list[Sql]:
-    """Conditions as of `keys_are` for all these keys, each short enough for one statement, and with a list that servers look up by index:
-    MariaDB makes a table of one of a thousand and joins that, and MySQL gives up ranges that take more than 8 MB to plan."""
+    """Conditions like those of `keys_are` for all these keys, each short enough for one statement, and with a list that servers look up
+    by index: MariaDB converts a list of a thousand to a table and joins that, and MySQL gives up ranges that take more than 8 MB to
+    plan."""
     parts: list[Sql] = []
     some: list[tuple[int, bytes]] = []
     size = 0
@@ -175,7 +176,7 @@ KEPT_JOBS = Sql(b"kept_jobs AS jobs FORCE INDEX (PRIMARY)")
 
 
 def lock_name(purpose: str, database: str) -> Sql:
-    """Returns what a server-wide lock for one database is called, as a literal. MySQL takes names of up to 64 letters, as many as a
+    """Returns the name of a server-wide lock for one database, as a literal. MySQL accepts names of up to 64 characters, the same as a
     database's.
     """
     name = f"pinlater-{purpose}-{database}"
@@ -212,8 +213,8 @@ def delete_remembered(keys: Iterable[tuple[int, int, int, int]]) -> bytes:
 
 
 def in_ranges(keys: Iterable[tuple[int, int, int, int]]) -> Sql:
-    """A condition for waiting rows with these whole keys: a range for each queue and priority. They mostly follow one another, and then
-    a range costs a fraction of as many points."""
+    """A condition for waiting rows with these whole keys: a range for each queue and priority. They are mostly adjacent, and then a range
+    costs a fraction of as many points."""
     ranges: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for queue_id, priority, run_after_ms, job_id in keys:
         ranges.setdefault((queue_id, priority), []).append((run_after_ms, job_id))

@@ -1,23 +1,23 @@
-"""Runs each call in one transaction, retries it if the database asks for that, and never carries it out twice.
+"""Runs each call in one transaction, retries it if the database requires that, and never executes it twice.
 
-Every transaction that changes something writes its number into its writer's row, mostly first, where it must find the last number that
+Every transaction that changes something writes its number into its writer's row, usually first, where it must find the last number that
 was committed. When a connection is lost between COMMIT and its answer, or the answer is an error that leaves it open, the next connection
-ends the old one and reads the number: if it is the transaction's, the transaction was carried out; if it is the last one before, it never
-will be. A lower one is that of a database that lacks changes, and says nothing. So no transaction is carried out twice, and none that was
-carried out counts as failed.
+ends the old one and reads the number: if it is the transaction's, the transaction was executed; if it is the previous one, it never will
+be. A lower one means that the database lacks changes, and proves nothing. So no transaction is executed twice, and none that was executed
+counts as failed.
 
 In a cluster, the next connection may lead to another node, which can't end the old one. There the next number is committed into the row:
-then the old transaction, which changes the same row, can't be any more. Galera rolls a transaction back between two statements of a packet,
-and commits those after: so a COMMIT is a packet of its own there, which is answered with the error.
+then the old transaction, which changes the same row, can no longer be committed. Galera rolls a transaction back between two statements
+of a packet, and commits the later ones: so a COMMIT is a packet of its own there, which is answered with the error.
 
 The database may keep a lost connection, with its locks. So the next connection is used only after the database has ended the old one.
 
 A transaction takes queues from the queue cache, and fails if one of them is gone: the foreign key of the counters checks the queues that
-it counts for, a statement before the COMMIT the others. Then the cache is read anew, and the transaction runs again. So the cache
+it counts for, a statement before the COMMIT the others. Then the cache is read again, and the transaction runs again. So the cache
 never decides that a queue, or anything in it, is absent.
 
-The numbers are in the range that came with the lease of the server's slot. If the row has another number than it must, another server has
-the slot, and the transaction fails. Then this server leases another slot and runs it again.
+The numbers are in the range that came with the lease of the server's slot. If the row has another number than expected, another server
+has the slot, and the transaction fails. Then this server leases another slot and runs it again.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ NUMBERS = 2**40
 
 
 class Transaction:
-    """What a call works with. Statements that need no answer ride with the next that does, or with the COMMIT.
+    """What a call works with. Statements that need no answer are sent with the next one that does, or with the COMMIT.
 
-    `careful`: the call ran before and met what it had not expected (a key that was there already, a claim that had changed), so it
-    had better look first.
+    `careful`: the call ran before and met something unexpected (a key that already existed, a claim that had changed), so it should read
+    first.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Transaction:
 
     @property
     def endpoint(self) -> MysqlEndpoint:
-        """The database, for errors."""
+        """The name of the database, for errors."""
         return self._connection.endpoint
 
     @property
@@ -119,7 +119,7 @@ class Transaction:
         return self.statement_bytes_max - STATEMENT_BYTES
 
     async def queues_named(self, names: Iterable[str]) -> dict[str, QueueEntry]:
-        """The named queues that exist. The database is asked for those that are not remembered."""
+        """The named queues that exist. The database is queried for those that are not remembered."""
         known = self.queue_cache.queues
         named = dict.fromkeys(names)  # many requests name one queue
         found = {name: known[name] for name in named if name in known}
@@ -156,9 +156,9 @@ class Transaction:
         self._waiting.append(statement)
 
     def suppose(self, *statements: bytes, rows: int, remembered: Sequence[QueueEntry] = ()) -> None:
-        """The transaction's first changes, of which the last must change exactly `rows` rows. If it does not, nothing happens, and the
-        call runs again `careful`ly. `remembered`: queues of which the rows were remembered: they may be locked as well, and if they are
-        locked or gone, the memory of these queues is not used for a while."""
+        """Sends the transaction's first changes, of which the last must change exactly `rows` rows. If it does not, nothing happens, and
+        the call runs again `careful`ly. `remembered`: queues whose rows were remembered: these rows may be locked, and if they are locked
+        or gone, the memory of these queues is not used for a while."""
         self.marked = self.supposed = True
         self.remembered = remembered
         self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
@@ -185,14 +185,14 @@ class Transaction:
         return [*found.rows, *kept.rows]
 
     def end_without_a_look(self) -> None:
-        """Ends a transaction that changed nothing: the queues that were taken from memory need no look. A transaction that asked something
-        is committed.
+        """Ends a transaction that changed nothing: the queues that were taken from memory need no check. A transaction with a query is
+        committed.
         """
         self._relied_on.clear()
         self.ended = not self._used
 
     async def commit(self, *last: bytes) -> list[Result]:
-        """Sends everything that waits, `last` (selects), and the COMMIT in one round trip. Returns the answers of `last`."""
+        """Sends all pending statements, `last` (selects), and the COMMIT in one round trip. Returns the answers of `last`."""
         self.ended = True
         counted = self.counters.statement(self._writer.number)
         if counted is not None:
@@ -240,7 +240,7 @@ class _Misjudged(Exception):
 class Writer(OneConnection[MysqlConnection]):
     """Runs one transaction after the other on one connection. `number` is this writer's row in `writers` and in the counters.
 
-    `rejoin` takes another slot, if the one is lost with which this writer had its number.
+    `rejoin` takes another slot if the one with which this writer had its number is lost.
     """
 
     def __init__(
@@ -285,8 +285,8 @@ class Writer(OneConnection[MysqlConnection]):
     async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.
 
-        Raises what `work` raises, an `Unavailable` for what the database could not do, `OutcomeUnknown` if the outcome cannot be
-        found out. No new try begins once a statement's time limit has passed since the first began.
+        Raises the errors of `work`, an `Unavailable` if the database failed, `OutcomeUnknown` if the outcome can't be determined. No new
+        attempt begins once a statement's time limit has passed since the first began.
         """
         try:
             return await self._in_turn(work)
@@ -347,8 +347,8 @@ class Writer(OneConnection[MysqlConnection]):
             if not transaction.ended:
                 await transaction.commit()
         except BaseException as error:
-            self._stats.changes += transaction.marked  # it may have been carried out
-            self._queue_cache.forget_floors()  # what was claimed waits again
+            self._stats.changes += transaction.marked  # it may have been executed
+            self._queue_cache.forget_floors()  # the claimed jobs wait again
             await self._roll_back(connection, error)
             if isinstance(error, driver.MySQLError) and self._misjudged(transaction, code_of(error)):
                 raise _Misjudged from error
@@ -372,7 +372,7 @@ class Writer(OneConnection[MysqlConnection]):
     # --- connections ------------------------------------------------------------------------------------------------------------
 
     async def _usable_connection(self) -> MysqlConnection:
-        """Returns the connection, or a new one if it was lost or has been idle for so long that the database is about to end it."""
+        """Returns the connection, or a new one if it was lost or has been idle for so long that the database is about to close it."""
         old = self._connection
         if old is not None and old.usable:
             return old
@@ -389,9 +389,9 @@ class Writer(OneConnection[MysqlConnection]):
         return connection
 
     async def _end(self, old: MysqlConnection, connection: MysqlConnection) -> None:
-        """Ends the old connection in the database, if it still lives: what it had not committed is rolled back then.
+        """Ends the old connection in the database, if it still lives: its uncommitted changes are rolled back then.
 
-        A COMMIT under way is waited for instead: MySQL ends itself if one is killed that waits for disk space for the binary log.
+        A COMMIT under way is awaited instead: MySQL ends itself if a connection is killed that waits for disk space for the binary log.
         """
         held = f"'{old.name}'"
         give_up_at = now() + self._settings.lock_wait_ms / 1000
@@ -416,13 +416,12 @@ class Writer(OneConnection[MysqlConnection]):
         await connection.run([f"SELECT RELEASE_LOCK({held})".encode()])
 
     async def settle(self, cause: Exception, node: str, *, had_long_been_open: bool) -> None:
-        """Settles a COMMIT without an answer, or with an ambiguous error: returns if it was carried out, raises
-        `DatabaseConnectionLost`, or that error, if it was not. `node`: where it was sent. `had_long_been_open`: a new connection may well
-        be one to another server.
+        """Settles a COMMIT without an answer, or with an ambiguous error: returns if it was executed, raises `DatabaseConnectionLost`, or
+        that error, if it was not. `node`: where it was sent. `had_long_been_open`: a new connection may lead to another server.
 
-        A database that refuses connections may be restarting: it is asked again and again for `connect_timeout_ms`.
+        A database that refuses connections may be restarting: it is queried repeatedly for `connect_timeout_ms`.
 
-        Raises `OutcomeUnknown` if the database can't be asked in that time, or another server has written over the number.
+        Raises `OutcomeUnknown` if the database can't be queried in that time, or another server has overwritten the number.
         """
         give_up_at = self._settle_until()
         asked = self._open
@@ -455,11 +454,11 @@ class Writer(OneConnection[MysqlConnection]):
             )
 
     async def _find_number(self, connection: MysqlConnection, node: str = "") -> int | None:
-        """Finds out, and notes, which number this writer committed last, and sees to it that the open transaction never is if it wasn't.
-        None if another server has the slot. Raises `DatabaseConnectionLost` if this database lacks what was committed.
+        """Finds out, and notes, which number this writer committed last, and makes sure that the open transaction is never committed if
+        it wasn't. None if another server has the slot. Raises `DatabaseConnectionLost` if this database lacks committed changes.
 
         A read-only server refuses the lock. If it is the one that got the COMMIT (`node`), it has ended the old connection, and nothing
-        comes after that: then a look is enough."""
+        comes after that: then a read is enough."""
         try:
             found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
         except driver.MySQLError as error:
@@ -485,8 +484,8 @@ class Writer(OneConnection[MysqlConnection]):
         return newest
 
     async def ask_again(self, selects: Sequence[bytes], cause: Exception) -> list[Result]:
-        """Returns the answers of a transaction that was executed. Raises `OutcomeUnknown` if the database can't be asked within the time
-        of `settle`.
+        """Returns the answers of a transaction that was executed. Raises `OutcomeUnknown` if the database can't be queried within the
+        time of `settle`.
         """
         give_up_at = self._settle_until()
         for attempt in count():
@@ -507,7 +506,7 @@ class Writer(OneConnection[MysqlConnection]):
         if isinstance(error, asyncio.CancelledError):
             connection.close()
         elif connection.open and connection is self._connection:
-            # Galera tells a rollback of its own to the next command, even to this one, and has this one then do nothing.
+            # Galera reports a rollback of its own to the next command, even to this one, and then this one does nothing.
             for _ in range(2):
                 try:
                     await connection.run([b"ROLLBACK"])

@@ -1,8 +1,7 @@
-"""What every kind of call works with: a writer, the readers, and the queues; and the way of those calls that decide on loaded jobs.
+"""What every kind of call works with: a writer, the readers, and the queues; and the procedure of calls that decide on loaded jobs.
 
-A call goes by the queues' ids as this server remembers them, and every script that is given them refuses if one is another by now:
-`StaleQueues`, after which the call runs again on what Redis says. So an answer never rests on memory alone, least of all that something
-isn't there.
+A call uses the queue ids that this server remembers, and every script that gets them refuses if one has changed: `StaleQueues`, after
+which the call runs again with data from Redis. So an answer never depends on memory alone, least of all that something doesn't exist.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ T = TypeVar("T")
 Queues = Sequence[tuple[str, bytes]]
 """Names and ids, for a script to check."""
 
-# Decided anew so often, where others keep changing the same jobs.
+# How often a call decides again while others keep changing the same jobs.
 TRIES = 10
 
 
 class Looking(Protocol):
-    """What a look at jobs uses: of a call of the store, or of a program that serves no shard."""
+    """What a read of jobs uses: of a call of the store, or of a program that serves no shard."""
 
     @property
     def shard(self) -> str: ...
@@ -42,7 +41,7 @@ class Looking(Protocol):
 
 
 class ReadAccess(NamedTuple):
-    """Read access for a program that serves no shard. `queues`: all, as they were read."""
+    """Read access for a program that serves no shard. `queues`: all queues, as they were read."""
 
     shard: str
     readers: Readers
@@ -60,9 +59,9 @@ class Access(NamedTuple):
     writer: Writer
     readers: Readers
     queue_cache: RedisQueueCache
-    queues: Mapping[str, bytes]  # of those that the call names, the ones that there are
+    queues: Mapping[str, bytes]  # those of the call's jobs that exist
     stats: Stats
-    refresh: Callable[[], Awaitable[None]]  # reads the queue cache anew
+    refresh: Callable[[], Awaitable[None]]  # reads the queue cache again
 
     def ids_of(self, names: Iterable[str]) -> Queues:
         """Returns the named queues that exist, with their ids, which scripts check."""
@@ -92,7 +91,7 @@ class Access(NamedTuple):
         raise conflict()
 
     async def write(self, changes: Changes, now_ms: int, queues: Queues, plain: object = False) -> Any:
-        """Returns what `change_jobs.lua` answers; {0} without asking if there is nothing to write. `queues` must still be so."""
+        """Returns the answer of `change_jobs.lua`; {0} without a call if there is nothing to write. `queues` must be unchanged."""
         request = changes.request(queues, plain)
         if not changes.moves() and not plain and not changes.restores and not changes.writing.commands():
             return [0]
@@ -104,7 +103,7 @@ class Access(NamedTuple):
         return answer
 
     def tell_came_first(self, answer: Sequence[Any]) -> None:
-        """Tells of the jobs that a script has made ready, which answers {0, queue, due, ...}."""
+        """Reports the jobs that a script has made ready, which answers {0, queue, due, ...}."""
         for at in range(1, len(answer), 2):
             name = self.queue_cache.names.get(answer[at])
             if name is not None:

@@ -1,5 +1,5 @@
-"""Arguments of scripts, packed: MessagePack as the scripts' library reads it, which knows no type for bytes and takes text for it; and
-long lists of strings, each behind its length in four bytes, which a script takes apart many at a time."""
+"""Arguments of scripts, packed: MessagePack as the scripts' library reads it, which has no type for bytes and uses strings for them; and
+long lists of strings, each preceded by its length in four bytes, which a script splits many at a time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest.
 
-In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is done whole or not at all. If a
-piece after the first one fails, the caller gets the number of jobs done so far; if its outcome is unknown, the caller gets that error.
+In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is atomic. If a piece
+after the first one fails, the caller gets the number of jobs done so far; if its outcome is unknown, the caller gets that error.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ from pinlater.server.storage.values import PASSED_OVER_MAX, Acked, JobKey, Purge
 logger = logging.getLogger(__name__)
 
 _READ_MAX = 1_000
-_STOPPED = 2  # what `find_behind.lua` answers of a job that has stopped its key
+_STOPPED = 2  # the answer of `find_behind.lua` for a job that has stopped its key
 _READ_LEAST = 250  # also for a smaller limit, once it has passed over a job
 
 
 async def requeue(access: Access, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
-    """Requeues jobs, the oldest finish first. The position is the number of jobs at the start of the index that were looked at and left
-    there.
-    """
+    """Requeues jobs, the oldest finish first. The position is the number of jobs at the start of the index that it read and left."""
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
@@ -78,7 +76,7 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
 
 async def unblock(access: Access, queue: str, ordering_key: str, now_ms: int) -> int | PinLaterError:
     """Takes the places of the jobs that stopped the key."""
-    del now_ms  # a job that goes is due when its record says
+    del now_ms  # a job that is released is due at the time in its record
     queue_id = access.queues.get(queue)
     if queue_id is None:
         return QueueNotFound.of(queue)
@@ -88,7 +86,7 @@ async def unblock(access: Access, queue: str, ordering_key: str, now_ms: int) ->
 
 
 async def lift_barrier(access: Access, queue: str, after: str, limit: int, now_ms: int) -> str | PinLaterError | None:
-    """A seek in an index for each key, however many jobs it has."""
+    """One seek in an index for each key, however many jobs it has."""
     del now_ms  # a job that goes is due when its record says
     queue_id = access.queues.get(queue)
     if queue_id is None:
@@ -101,7 +99,7 @@ async def lift_barrier(access: Access, queue: str, after: str, limit: int, now_m
 async def _requeue_some(
     access: Access, order: Requeue, queue: bytes, passed: int, most: int, now_ms: int
 ) -> tuple[int, int]:
-    """Puts back at most `most` jobs after the first `passed`. Returns how many it looked at, and how many of them it put back."""
+    """Puts back at most `most` jobs after the first `passed`. Returns how many it read, and how many of them it put back."""
     line = line_of(queue, order.priority)
     limit = max(_READ_LEAST if passed else 0, min(most, _READ_MAX))
     for _ in range(TRIES):
@@ -135,7 +133,7 @@ async def _load_keys(access: Access, changes: Changes, jobs: Sequence[JobRecord]
 
 async def _away(access: Access, changes: Changes, failed: Sequence[JobRecord]) -> set[int]:
     """Returns the ids of those of these jobs that can't take a place again: another shard takes the jobs with ordering keys of their queue
-    now. One that has stopped its key still has its place."""
+    now. A job that has stopped its key still has its place."""
     keyed = [job for job in failed if job.options.ordering_key is not None]
     if not keyed:
         return set()
@@ -185,7 +183,7 @@ async def purge(access: Access, order: Purge) -> int | PinLaterError:
 
 
 async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-    """Deletes the jobs that are there, and in that state if one is named. Returns how many."""
+    """Deletes the jobs that exist, and are in that state if one is named. Returns how many."""
     queues = access.queues
     refs = list(
         dict.fromkeys(
@@ -225,7 +223,7 @@ async def _delete(
     *,
     indexed: bool = False,
 ) -> int:
-    """Returns how many went. `indexed`: the refs are an index's; entries there without a job go too, uncounted."""
+    """Returns how many were deleted. `indexed`: the refs are an index's; entries there without a job are deleted too, uncounted."""
 
     def decide(changes: Changes) -> int:
         chosen = [job for job in changes.jobs() if state is None or job.state is state]

@@ -9,7 +9,7 @@ from pinlater.server.storage.redis.queue_cache import RedisQueueCache
 
 
 class RedisChangePoller:
-    """Collects what the looks of the sweeps tell of changes: `seen` is the number of the newest one."""
+    """Collects the changes that the reads of the sweeps report: `seen` is the number of the newest one."""
 
     def __init__(self, queue_cache: RedisQueueCache, refresh: Callable[[], Awaitable[None]], writers: int) -> None:
         """`writers`: of each server."""
@@ -20,7 +20,7 @@ class RedisChangePoller:
         self.seen = b""
 
     def note(self, changed: Iterable[bytes], seen: bytes) -> None:
-        """Notes the result of a look."""
+        """Notes the result of a read."""
         self._changed.update(changed)
         self.seen = seen
 

@@ -1,7 +1,7 @@
-"""Loads the jobs of a call and makes the commands that write what happened to them.
+"""Loads the jobs of a call and makes the commands that write their changes.
 
-The script that writes compares the jobs with what the call has loaded. If one has changed since, it writes nothing, and the call
-decides again.
+The script that writes the changes compares the jobs with those that the call has loaded. If one has changed since, it writes nothing, and
+the call decides again.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class LoadedJob(NamedTuple):
 
     @property
     def queue(self) -> bytes:
-        """The queue's number, as keys have it."""
+        """The queue's number in the form that keys have."""
         return self.ref[:QUEUE_BYTES]
 
 
 def loaded_job(ref: bytes, answer: Sequence[Any]) -> LoadedJob:
-    """A job from what `load_jobs` answers about it."""
+    """A job from the answer of `load_jobs`."""
     front, size, claim_bytes, past_bytes = answer
     stored, claim = read_job(front), read_claim(claim_bytes)
     renewed_at_ms = 0 if claim is None else claim.renewed_at_ms or 0
@@ -101,19 +101,17 @@ class Changes(changes.Changes):
         self.held_keys: dict[tuple[bytes, str], bytes] = {}  # what was found under unique keys
         self.taken_keys: set[tuple[bytes, str]] = set()
         self.marks: list[tuple[bytes, str, int]] = []  # fields of hashes that must be there (1), or not (0)
-        self.restores: tuple[str, str] | None = None  # the run whose deleted jobs come back, and the field that says so
+        self.restores: tuple[str, str] | None = None  # the run whose jobs are restored, and the field for that
         self.writing = Writing()
         self._finished_bytes = 0
         self._deleted_waiting: dict[bytes, int] = {}
         self._ended: dict[bytes, list[bytes]] = {}  # by queue, the places among those of their ordering keys
-        self._tried: list[
-            tuple[str, bytes, list[bytes | int]]
-        ] = []  # what becomes of the places of jobs that have failed
+        self._tried: list[tuple[str, bytes, list[bytes | int]]] = []  # the new places of jobs that have failed
 
     async def load(
         self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()
     ) -> list[JobRecord]:
-        """The jobs that exist. Raises `StaleQueues` if one of the queues is another now."""
+        """The jobs that exist. Raises `StaleQueues` if one of the queues has been replaced."""
         wanted = list(dict.fromkeys(refs))
         if not wanted and not queues:
             return []
@@ -129,11 +127,11 @@ class Changes(changes.Changes):
         return [self.loaded[ref].record for ref in wanted if ref in self.loaded]
 
     def found(self, job: JobRecord) -> LoadedJob:
-        """Returns what was loaded of a job."""
+        """Returns the loaded data of a job."""
         return self.loaded[self._refs[job.id]]
 
     async def find_behind(self, readers: Readers) -> None:
-        """Looks which of the waiting jobs wait behind others of their ordering keys (`JobRecord.behind`)."""
+        """Finds out which of the waiting jobs wait behind others of their ordering keys (`JobRecord.behind`)."""
         waiting = [
             found
             for found in self.loaded.values()
@@ -149,7 +147,7 @@ class Changes(changes.Changes):
     # --- writing --------------------------------------------------------------------------------------------------------------
 
     def request(self, queues: Sequence[tuple[str, bytes]], plain: object = False) -> bytes:
-        """Returns what `change_jobs.lua` is to do."""
+        """Returns the arguments of `change_jobs.lua`."""
         for before, after in self.moves():
             self._write(self.found(before), after)
         self._write_places()
@@ -223,7 +221,7 @@ class Changes(changes.Changes):
         enter("READY", found.queue)
 
     def _move(self, found: LoadedJob, job: JobRecord) -> None:
-        """Stores the job under the name that its priority gives it. Its record stays, except for the flag that there is a past."""
+        """Stores the job under the name of its new priority. Its record stays, except for the flag that there is a past."""
         enter, single, ref = self.writing.enter, self.writing.single, ref_of(found.queue, job.priority, job.id)
         unique = job.options.unique
         self._leave(found)
@@ -267,7 +265,7 @@ class Changes(changes.Changes):
         self.writing.enter("ZADD", b"c", job.deadline_ms or 0, found.ref)
 
     def _enter_finished(self, found: LoadedJob, job: JobRecord) -> None:
-        """Its key ends with it, unless that ends by time."""
+        """Its unique key ends with it, unless that ends by time."""
         finished_ms, size = job.finished_at_ms or 0, _size(found, job)
         self.writing.enter("HSET", b"h", found.ref, pack_finished(job.state, size, finished_ms, job.holder))
         self.writing.enter("ZADD", INDEX_OF[job.state] + found.line, finished_ms, packed_id(job.id))
@@ -293,7 +291,7 @@ class Changes(changes.Changes):
         self.writing.single("ENTER", queue, place, job.options.ordering_key or "", job.run_after_ms)
 
     def _write_places(self) -> None:
-        """Writes the places among those of ordering keys: behind all else, as a job whose time has come is put among the waiting ones."""
+        """Writes the places among those of ordering keys: behind all others, as a job that became due is put among the waiting ones."""
         for before, job in self.decided():
             if before.finished and not job.finished and job.options.ordering_key is not None:
                 self.enter_key(self.found(job).queue, job)
@@ -318,7 +316,7 @@ class Changes(changes.Changes):
             self.writing.single("HINCRBY", b"n" + line, field, count)
 
     def note_finished(self, size: int) -> None:
-        """A finished job of that size enters."""
+        """Adds a finished job of that size."""
         self._finished_bytes += size
 
     # --- deleting -------------------------------------------------------------------------------------------------------------
@@ -337,7 +335,7 @@ class Changes(changes.Changes):
         self._leave_key(found)
 
     def _count_deleted(self, found: LoadedJob) -> None:
-        """A waiting job leaves its line, and not by a claim: `index_loss.py` must not miss it."""
+        """A waiting job leaves its line, but not by a claim: `index_loss.py` must not miss it."""
         self._deleted_waiting[found.line] = self._deleted_waiting.get(found.line, 0) + 1
 
     def delete_missing(self) -> None:

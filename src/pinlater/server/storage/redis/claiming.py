@@ -1,4 +1,4 @@
-"""Hands out due jobs: one script for all orders of a call. Jobs that it met past their expiry are ended right after."""
+"""Hands out due jobs: one script for all orders of a call. Jobs that it met past their expiry are ended right afterwards."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _ALL_PRIORITIES = 255
 
 
 class FoundJobs(NamedTuple):
-    """The answer to an order. `next_due_ms`, `head`: of the jobs that stay, also if each call got as many as it asked for. `is_cut`: jobs
-    were met that are neither handed out nor stay, or the script stopped at a bound."""
+    """The answer to an order. `next_due_ms`, `head`: of the jobs that stay, even if each call got as many as it requested. `is_cut`:
+    there were jobs that are neither handed out nor stay, or the script stopped at a bound."""
 
     claimed: Claimed
     next_due_ms: int | None
@@ -101,7 +101,7 @@ def _packed(place: int, order: ClaimOrder) -> tuple[Any, ...]:
 
 
 def _jobs(share: bytes, values: Any, now_ms: int, timeout_ms: int) -> list[HandedOutJob]:
-    """The hot loop: one turn a job."""
+    """The hot loop: one iteration per job."""
     until_ms = later(now_ms, timeout_ms)
     jobs = []
     make = tuple.__new__
@@ -133,7 +133,7 @@ def _special(priority: int, job_id: int, record: bytes, past: bytes, now_ms: int
 def handed_out(
     priority: int, job_id: int, record: bytes, past_bytes: bytes, until_ms: int, now_ms: int | None = None
 ) -> HandedOutJob:
-    """Returns a job as a claim gives it. With `now_ms`, the deadline uses the job's own claim timeout."""
+    """Returns a job in the form that a claim returns. With `now_ms`, the deadline uses the job's own claim timeout."""
     stored = read_job(record)
     options = options_of(stored.options)
     allowed = stored.attempts_allowed

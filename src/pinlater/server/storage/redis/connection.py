@@ -1,6 +1,6 @@
 """One connection to one Redis: calls of scripts and plain commands, each under a time limit.
 
-A lost connection is never used again, as in `storage.mysql.connection`. The driver's own repeats are switched off: code that knows a
+A lost connection is never used again, as in `storage.mysql.connection`. The driver's own retries are switched off: code that knows a
 call's outcome decides whether it may be repeated.
 """
 
@@ -28,7 +28,7 @@ from pinlater.server.storage.tls import wants_tls
 
 Address = tuple[str, int]
 """Host and port."""
-# The Sentinels have this part of the time that a new connection may take.
+# Share of the time for a new connection that the Sentinels have.
 _SENTINELS_PART = 2
 
 
@@ -54,7 +54,7 @@ class Connection:
         return self.open and reader is not None and not reader.at_eof() and reader.exception() is None
 
     async def run(self, script: Script, *arguments: bytes | int | str) -> Any:
-        """Returns what the script answers. Raises as `command` does, and `ScriptFailed` if it failed in the middle."""
+        """Returns the answer of the script. Raises the errors of `command`, and `ScriptFailed` if it failed in the middle."""
         try:
             return await self.command(b"EVALSHA", script.sha, 1, self._front, *arguments)
         except Refused as refused:
@@ -63,8 +63,8 @@ class Connection:
         return await self.command(b"EVAL", script.text, 1, self._front, *arguments)
 
     async def command(self, *words: bytes | int | str) -> Any:
-        """Returns the answer to one command. Raises `Refused`, or `DatabaseConnectionLost` if the connection went, the time limit passed,
-        or a proxy answered with an error of its own: Redis may then carry the command out, also later.
+        """Returns the answer to one command. Raises `Refused`, or `DatabaseConnectionLost` if the connection was lost, the time limit
+        passed, or a proxy answered with an error of its own: then Redis may execute the command, even later.
         """
         if not self.open:
             raise NoConnection(f"{self.endpoint}: not connected")
@@ -77,17 +77,17 @@ class Connection:
         except TimeoutError as error:
             self.close()
             raise DatabaseConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
-        except (RedisError, OSError, ValueError) as error:  # the last for an answer that the driver does not understand
+        except (RedisError, OSError, ValueError) as error:  # the last for an answer that the driver can't parse
             refused = refusal_of(error)
             if refused is None or isinstance(error, NotConnected):
                 self.close()
             raise refused or DatabaseConnectionLost(f"{self.endpoint}: {error}") from error
-        except BaseException:  # cancelled in the middle of an answer: the stream is of no use any more
+        except BaseException:  # cancelled in the middle of an answer: the stream can no longer be used
             self.close()
             raise
 
     def close(self) -> None:
-        """Cuts the connection at once; unsent bytes are discarded."""
+        """Closes the connection at once; unsent bytes are discarded."""
         if self.open:
             self._stats.connections -= 1
             self.open = False
@@ -139,7 +139,7 @@ async def _drop(raw: Any) -> None:
 def _raw_connection(endpoint: RedisEndpoint, settings: RedisSettings, host: str, port: int) -> Any:
     arguments: dict[str, Any] = {
         "db": endpoint.db,
-        # The endpoint has what the settings say, where its URL or entry says nothing. Sentinels have logins of their own.
+        # The endpoint has the values of the settings if its URL or entry has none. Sentinels have logins of their own.
         "username": endpoint.user or None,
         "password": endpoint.password or None,
         "socket_timeout": None,
@@ -158,11 +158,11 @@ def _raw_connection(endpoint: RedisEndpoint, settings: RedisSettings, host: str,
 
 
 async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Address:
-    """Returns where to connect: as it is written, or where the Sentinels say that the master is.
+    """Returns where to connect: the configured address, or that of the master according to the Sentinels.
 
-    They are asked at once. Of the first answers, those of more than half of them if that many answer in time, the one with the latest
-    configuration counts: a Sentinel that is cut off from the others names a master that they have replaced. Raises `NoConnection` if none
-    knows the master.
+    They are asked at the same time. Of the first answers, those of more than half of them if that many answer in time, the one with the
+    latest configuration counts: a Sentinel that is cut off from the others names a master that they have replaced. Raises `NoConnection`
+    if none knows the master.
     """
     if not endpoint.sentinels:
         return endpoint.host, endpoint.port

@@ -1,4 +1,4 @@
-"""Jobs that are deleted with copies, and brought back: a hash for each run has the copies, by the place of the call that deleted them.
+"""Jobs that are deleted with copies, and restored: a hash for each run has the copies, by the name of the call that deleted them.
 
 `cr` has the runs by the time of their newest copies, for the sweep: a key that expires could be evicted. A field of the hash says that
 jobs of the run were restored.
@@ -77,8 +77,8 @@ async def delete(
 
 
 async def _take_out(access: Access, changes: Changes, found: Sequence[LoadedJob], of: CopiesOf, now_ms: int) -> bytes:
-    """Deletes these jobs, and adds their copies, which it returns. The bodies are those of the claims and pasts that were loaded, or the
-    script finds that these have changed."""
+    """Deletes these jobs, and adds their copies, which it returns. The bodies are those of the claims and pasts that were loaded; if
+    these have changed, the script detects it."""
     whole, _ = await load_jobs(access.readers, [one.ref for one in found], bodies=True)
     copies = [copy_of(one.record, whole[4 * at][len(one.front) :]) for at, one in enumerate(found)]
     place, packed = place_of(now_ms, copies), pack_copies(copies)
@@ -117,14 +117,14 @@ async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
         if answer == [0]:
             return brought_back(place, back, len(kept), len(packed) - len(left), now_ms)
         if answer == [3]:
-            return Restored(place)  # another server has brought them back
+            return Restored(place)  # another server has restored them
     raise conflict()
 
 
 async def _decide(
     access: Access, changes: Changes, name: str, queue: bytes, copies: Sequence[JobCopy]
 ) -> tuple[list[JobCopy], list[JobCopy]]:
-    """The jobs that come back, and those whose key another job or another shard has. One that is there already is neither."""
+    """The jobs that are restored, and those whose key another job or another shard has. A job that already exists is neither."""
     refs = [ref_of(queue, job.priority, job.id) for job, _ in copies]
     wanted = [(queue, unique.key) for copy in copies if (unique := copy.key_to_take) is not None]
     there, held = await load_jobs(access.readers, refs, keys=wanted)
@@ -161,7 +161,7 @@ def _replace(changes: Changes, of: CopiesOf, place: str, left: bytes) -> None:
 
 
 def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
-    """Stores the job as it was, except that a body of a checkpoint is now the job's own."""
+    """Stores the job as it was, except that a body of a checkpoint becomes the job's own."""
     enter, job = changes.writing.enter, copy.job
     line, ref = line_of(queue, job.priority), ref_of(queue, job.priority, job.id)
     new_job = NewJob(job.id, job.body or b"", job.priority, job.run_after_ms, job.attempts_allowed, job.options)
@@ -196,5 +196,5 @@ def _index(of: CopiesOf) -> bytes:
 
 
 async def trim(readers: Readers, before_ms: int, limit: int) -> int:
-    """Forgets the copies of runs whose newest ones are older; of how many runs, at most `limit`."""
+    """Deletes the copies of runs whose newest ones are older; of at most `limit` runs."""
     return int(await readers.run("trim_copies", before_ms, limit))

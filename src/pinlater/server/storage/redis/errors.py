@@ -1,4 +1,4 @@
-"""Translates Redis' errors into PinLater's, each with its cause and what would help."""
+"""Translates Redis' errors into PinLater's, each with its cause and a remedy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ELSEWHERE = frozenset({"READONLY", "MASTERDOWN"})
 
 # Redis checks these conditions before a call begins; within a script again, but only before its first write.
 _BEFORE_FIRST_WRITE = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS"})
-# All other errors may be a proxy's, which says nothing about what Redis does with the call. The last three are our scripts'.
+# All other errors may come from a proxy, which says nothing about whether Redis executes the call. The last three are our scripts'.
 _NOT_BEGUN = _BEFORE_FIRST_WRITE | frozenset(
     {
         "NOSCRIPT",
@@ -61,15 +61,15 @@ _NOT_BEGUN = _BEFORE_FIRST_WRITE | frozenset(
 
 
 def refusal_of(error: Exception) -> Refused | None:
-    """Returns what Redis itself, or a script, refused the call with. None: the call may be executed, now or later."""
+    """Returns the error with which Redis itself, or a script, refused the call. None: the call may be executed, now or later."""
     code, text = _code_of(error)
-    if "@user_script" in str(error):  # said by Redis of each error within a script, not of those that a script returns
+    if "@user_script" in str(error):  # added by Redis to errors within a script, not to those that it returns
         return Refused(code, text) if code in _BEFORE_FIRST_WRITE else ScriptFailed(code, text)
     return Refused(code, text) if code in _NOT_BEGUN else None
 
 
 def _code_of(error: Exception) -> tuple[str, str]:
-    """The error's code and what follows it; the driver cuts the code off if it has a class for it."""
+    """The error's code and its text; the driver removes the code if it has a class for it."""
     text = str(error)
     for kind, code in _CODES:
         if isinstance(error, kind):
@@ -83,7 +83,7 @@ def _code_of(error: Exception) -> tuple[str, str]:
     return "MISCONF" if _CANNOT_SAVE.search(text) else "ERR", text
 
 
-# Redis 6.2 puts what it answers to a script's command behind where the script was, and cuts out the middle where that gets long.
+# Redis 6.2 appends the answer to a script's command to the position in the script, and cuts out the middle if that gets long.
 _IN_SCRIPT = re.compile(r"Error running script .*: -([A-Z]+) (.*)", re.DOTALL)
 _CANNOT_SAVE = re.compile("stop-writes-on-bgsave-error|writing to the AOF")
 

@@ -1,6 +1,6 @@
 """Leaves a master that the Sentinels have replaced.
 
-A master that stood still, or was cut off from the Sentinels, takes changes until it is told that it is a replica now, and all of these
+A master that stood still, or was cut off from the Sentinels, accepts changes until it is told that it is a replica now, and all of these
 are lost. So the Sentinels are asked once a second, and not only if a connection is made. Weakness: changes of that second are lost all
 the same; with `min-replicas-to-write` the master itself refuses them.
 """
@@ -23,7 +23,7 @@ _EVERY_S = 1.0
 
 
 class MasterWatch:
-    """`leave` cuts the connections to any address but the one that it is given, and says how many there were. `monotonic` in seconds."""
+    """`leave` closes the connections to any address but the one that it gets, and returns how many there were. `monotonic` in seconds."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class MasterWatch:
         self._asking: asyncio.Task[None] | None = None
 
     def look(self) -> None:
-        """Begins to ask, at most once a second. The caller doesn't wait: a Sentinel that hangs must not hold up the shard."""
+        """Begins to ask, at most once a second. The caller doesn't wait: a Sentinel that hangs must not delay the shard."""
         now = self._monotonic()
         if not self._endpoint.sentinels or (self._asking is not None and not self._asking.done()):
             return

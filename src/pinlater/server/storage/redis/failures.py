@@ -1,4 +1,4 @@
-"""Failed attempts in groups: one hash for each queue. `change_jobs.lua` counts them where it writes what happened to the jobs.
+"""Failed attempts in groups: one hash for each queue. `change_jobs.lua` counts them when it writes the changes of the jobs.
 
 a<group>         about it: when it failed first, and its task, type and pattern, as a JSON list
 n<group>         how many attempts
@@ -20,7 +20,7 @@ from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.writer import Writer
 from pinlater.server.storage.values import StoredFailures
 
-# Queues of which one script tells whether they have groups.
+# How many queues one script checks for groups.
 _QUEUES_A_LOOK = 1_000
 _encode = msgspec.json.Encoder().encode
 _About = tuple[int, str, str, str]
@@ -72,7 +72,7 @@ def _groups(queue: str, fields: Sequence[bytes], from_hour: int) -> list[StoredF
 async def prune(
     writer: Writer, readers: Readers, queues: Sequence[bytes], before_ms: int, before_hour: int, limit: int
 ) -> int:
-    """Deletes old groups. Looks first, because a change makes all servers refresh the shard. Reads one queue at a time, which Redis does in
+    """Deletes old groups. Reads first, because a change makes all servers refresh the shard. Reads one queue at a time, which Redis does in
     some milliseconds.
     """
     deleted = 0

@@ -1,7 +1,7 @@
 """Acks, checkpoints, heartbeats, releases and cancels.
 
-Most acks are plain: a success without a status, of a job at its first attempt. A call of nothing else is one script, which checks that
-they are plain. For everything else the call loads the jobs, decides (`outcomes.py`) and writes.
+Most acks are plain: a success without a status, of a job at its first attempt. A call that contains only plain acks is one script, which
+checks that they are plain. For everything else the call loads the jobs, decides (`outcomes.py`) and writes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 
 
 class _Plain:
-    """Acks that look plain: what scripts need of them."""
+    """Acks that look plain: the data that scripts need of them."""
 
     def __init__(self) -> None:
         self.places: list[int] = []
@@ -108,7 +108,7 @@ async def release(access: Access, claims: Sequence[ClaimRef], now_ms: int) -> li
 async def cancel(
     access: Access, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
 ) -> list[Acked]:
-    """Cancels jobs that wait, are claimed, or both. The holder of a claim is not asked."""
+    """Cancels jobs that wait, are claimed, or both. A claim ends whichever worker holds it."""
     return await _decide(access, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state))
 
 

@@ -1,8 +1,8 @@
-"""Finished jobs that go: past their time to live, or beyond the bytes that they may take.
+"""Finished jobs that are deleted: past their time to live, or beyond the bytes that they may take.
 
-What is oldest in each index is remembered from the last scan of all of them, as it can only grow younger; so most turns ask only about
-indexes that have something to give. Weakness: the first job that finishes in an index which had none is seen by the next scan, which comes
-when it could be due at the earliest. A shard that has not changed since the last scan is scanned again after half an hour.
+The oldest entry of each index is remembered from the last scan of all of them, since it can only become younger; so most turns query only
+indexes that have something to delete. Weakness: the first job that finishes in an index which had none is seen by the next scan, which
+comes at the earliest time when it could be due. A shard that has not changed since the last scan is scanned again after half an hour.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pinlater.server.storage.values import TimeToLive
 _ROWS_MAX = 500
 _INDEXES_MAX = 100
 _WALK_EVERY_MS = 600_000
-# Jobs of about the same age go together, wherever they are: within a hundredth of it.
+# Jobs of about the same age are deleted together, wherever they are: within a hundredth of it.
 _SAME_AGE = 100
 
 FinishedIndex = tuple[bytes, bytes]
@@ -32,7 +32,7 @@ FinishedIndex = tuple[bytes, bytes]
 
 
 class OldestFinished:
-    """What is known of the oldest finished job of each index."""
+    """What is known about the oldest finished job of each index."""
 
     def __init__(self) -> None:
         self._oldest: dict[FinishedIndex, int] = {}
@@ -48,7 +48,7 @@ class OldestFinished:
         counts: SweepCounts,
         state: Hashable | None,
     ) -> int:
-        """Deletes the jobs past their time to live. Returns how much of the limit is left. `state`: as `AskState` is answered."""
+        """Deletes the jobs past their time to live. Returns how much of the limit is left. `state`: the answer to `AskState`."""
         by_name = {ttl.queue: ttl for ttl in ttls}
         if self._must_walk(ttls, now_ms, state):
             await self._walk(access, now_ms)
@@ -80,7 +80,7 @@ class OldestFinished:
         left = limit
         while left > 0 and bytes_over > 0 and ages:
             _, index = heapq.heappop(ages)
-            # Up to where another index has an older one.
+            # The time up to which no other index has an older one.
             until = "+inf" if not ages else f"{ages[0][0] + max(0, now_ms - ages[0][0]) // _SAME_AGE}"
             gone, freed = await self._collect(access, [(index, until)], min(left, _ROWS_MAX), bytes_over, counts)
             left -= gone
@@ -114,7 +114,7 @@ class OldestFinished:
         bytes_over: int | str,
         counts: SweepCounts,
     ) -> tuple[int, int]:
-        """Returns how many went, and how many bytes they had."""
+        """Returns how many were deleted, and how many bytes they had."""
         packed = encode([(*index, until) for index, until in orders])
         *answers, came = await access.writer.run("collect_finished", packed, limit, bytes_over)
         access.tell_came_first(came)

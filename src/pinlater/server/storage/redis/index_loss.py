@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-# What `count_jobs.lua` says of a line, by place.
+# The fields of a line in the answer of `count_jobs.lua`, by position.
 _PRIORITY, _WAITING, _TOTALS, _QUEUE = 1, 2, 7, 9
 
 
 class WaitingCounts:
-    """The result of the last look at all lines."""
+    """The result of the last read of all lines."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def missed(self, rows: Sequence[Any]) -> int:
-        """Returns how many jobs have gone since the look before this one, at least. `rows`: all that `count_jobs.lua` says."""
+        """Returns how many jobs have gone since the previous read, at least. `rows`: the whole answer of `count_jobs.lua`."""
         missed = 0
         now: dict[tuple[bytes, int], tuple[int, int]] = {}
         for row in rows:
@@ -30,7 +30,7 @@ class WaitingCounts:
             moves = enqueued + claimed + succeeded + failed + retried + lost + deleted
             line = row[_QUEUE], row[_PRIORITY]  # of two queues with one name, made one after the other, each for itself
             before, moves_before = self._before.get(line, (beyond, moves))
-            if moves >= moves_before:  # else the totals were lost
+            if moves >= moves_before:  # otherwise the totals were lost
                 missed += max(0, before - beyond)
             now[line] = beyond, moves
         self._before = now

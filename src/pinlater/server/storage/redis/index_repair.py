@@ -1,10 +1,10 @@
 """Repairs indexes after an eviction or an operator's DEL, so that no queue stands still and no entry is kept for ever.
 
-The next look for the sweeps (`snapshots`) detects losses that would stop whole queues (claims by deadline, priorities, names of queues);
-the next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds. An
+The next read for the sweeps (`snapshots`) detects losses that would stop whole queues (claims by deadline, priorities, names of queues);
+the next count of all queues detects lost waiting jobs (`index_loss.py`), and then a million jobs are checked within about ten seconds. An
 endless scan of all jobs finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a half. Once it
-finds something, it continues fast to the end of its round. After a round in which nothing has changed it pauses for half an hour, or until
-something changes.
+finds something, it continues fast to the end of its round. After a round in which nothing has changed it pauses for half an hour, or
+until something changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PIECES_A_TURN = 4
 _PIECES_AFTER_A_LOSS = 100
 _JOBS_A_PIECE = 250
 _QUEUES_A_PIECE = 5
-# The round's stations: all jobs, then claims and pasts, of which the job may be gone, and priorities, of which the queue may be.
+# The stages of a round: all jobs, then claims and pasts whose job may be gone, and priorities whose queue may be gone.
 _STATIONS = (b"j", b"h", b"p", b"pr")
 _SURE = 2
 
@@ -51,18 +51,18 @@ class IndexRepair:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether there is something to `repair`, whatever the next look finds."""
+        """Whether there is something to `repair`, whatever the next read finds."""
         return self._is_missing_jobs or bool(self._urgent)
 
     def compare(self, rows: Sequence[Any]) -> None:
-        """Compares with the counts of all lines before these. If waiting jobs are lost, all jobs are checked."""
+        """Compares with the previous counts of all lines. If waiting jobs are lost, all jobs are checked."""
         missed = self._waiting.missed(rows)
         if missed:
             logger.error("jobs that wait are gone from their indexes: %d; all jobs are looked through", missed)
             self._is_missing_jobs = True
 
     async def repair(self, access: Access, gone: str) -> None:
-        """Takes some steps to rebuild what `maintenance_snapshot.lua` reports as gone, and what counts have missed."""
+        """Takes some steps to rebuild the keys that `maintenance_snapshot.lua` reports as gone, and the entries that counts have missed."""
         if not self._urgent and gone:
             logger.error("keys are gone from Redis (%s); they are made anew", gone)
             await self._plan(access, gone)
@@ -82,7 +82,7 @@ class IndexRepair:
                 self._urgent.appendleft((script, (arguments[0], answer[0], arguments[2])))
 
     async def _plan(self, access: Access, gone: str) -> None:
-        """Plans the repair of the first thing that is gone; the others are found again after it."""
+        """Plans the repair of the first loss; the others are found again after it."""
         await access.refresh()
         plan = self._urgent
         if "q" in gone:
@@ -144,7 +144,7 @@ class IndexRepair:
             logger.error("jobs are gone from Redis: %d that had left something", lost)
 
     async def _free_unknown(self, access: Access, queues: list[bytes]) -> None:
-        """Frees what belongs to queues whose names are lost."""
+        """Frees the data of queues whose names are lost."""
         if all(queue in access.queue_cache.names for queue in queues):
             return
         await access.refresh()

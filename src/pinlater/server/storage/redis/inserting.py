@@ -1,6 +1,6 @@
 """Stores new jobs: one script for all requests of a call, which checks keys and bounds by itself.
 
-What the script is given for a plain request goes into Redis' commands as it is, without a step of Lua for each job.
+The script's arguments for a plain request go into Redis' commands unchanged, without a step of Lua for each job.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PLAIN = Struct(">IBIqq")  # the length of a record, and its fixed fields
 # A longer call is packed in several turns of the event loop: a job with a unique key takes about 5 µs twice.
 _JOBS_A_TURN = 1_000
 
-# Answers of the script, see there.
+# Answers of the script; see there.
 _STORED, _REPEATED, _FULL, _CONFLICT, _ELSEWHERE = range(5)
 
 
@@ -54,7 +54,7 @@ async def insert(
     age: InsertAge,
     membership: Membership,
 ) -> list[Inserted | PinLaterError]:
-    """Ids of a lost slot may be another server's jobs by now."""
+    """Ids of a lost slot may belong to another server's jobs by now."""
     batch = _Batch(access, front, now_ms, [request.queue for request in requests])
     results: list[Inserted | PinLaterError | int] = []
     slots_lost = membership.lost
@@ -86,7 +86,7 @@ async def insert(
 
 
 class _Batch:
-    """The requests of a call as the script gets them. Those with no condition, one after the other in one queue, go as one."""
+    """The requests of a call as the script gets them. Consecutive requests of one queue without conditions are sent as one."""
 
     def __init__(self, access: Access, front: bytes, now_ms: int, queues: Sequence[str]) -> None:
         self._access = access
@@ -99,8 +99,8 @@ class _Batch:
         self._top = 0
 
     def add(self, request: InsertRequest, *, unique: bool, in_order: bool) -> int:
-        """Adds a request. Returns where its answer will be. `unique`, `in_order`: what `have_unique_keys` and `has_order` say of its
-        jobs.
+        """Adds a request. Returns the position of its answer. `unique`, `in_order`: the results of `have_unique_keys` and `has_order` for
+        its jobs.
         """
         name, jobs, key, _, most = request[:5]
         if jobs:
@@ -148,7 +148,7 @@ class _Batch:
 def _plain(
     front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int
 ) -> tuple[bytes, list[tuple[bytes, bytes]], bytes, bytes]:
-    """The hot loop: one turn a job. Lists of strings, packed as `arguments.strings` does it."""
+    """The hot loop: one iteration per job. Lists of strings, packed like those of `arguments.strings`."""
     records: list[bytes] = []
     lines: dict[int, list[bytes]] = {}
     fronts: dict[int, bytes] = {}
@@ -220,7 +220,7 @@ def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) ->
 def _answer(shard: str, request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
     jobs = request.jobs
     if answer == 0:
-        return tuple.__new__(Inserted, ([job.id for job in jobs], {}, False))  # quicker than the class's own call
+        return tuple.__new__(Inserted, ([job.id for job in jobs], {}, False))  # faster than calling the class
     if answer[0] == _FULL:
         return QueueFull.of(request.queue, answer[1], request.max_backlog or 0, answer[2])
     if answer[0] == _CONFLICT:
@@ -234,7 +234,7 @@ def _answer(shard: str, request: InsertRequest, answer: Any) -> Inserted | PinLa
 
 
 def repeated(ids: bytes, existing: Sequence[Any]) -> Inserted:
-    """Returns what a keyed request was answered before."""
+    """Returns the earlier answer to a keyed request."""
     found = array("q", ids)
     found.byteswap()
     existing_jobs = existing_of(existing)

@@ -70,7 +70,7 @@ def front_of(tag: str) -> bytes:
 
 
 def packed_id(job_id: int) -> bytes:
-    """Returns the id as it stands in indexes."""
+    """Returns the id in the form that indexes have."""
     return _ID.pack(job_id)
 
 

@@ -16,7 +16,7 @@ from pinlater.server.storage.redis.readers import Readers
 
 logger = logging.getLogger(__name__)
 
-# What `read_claim` would give for a job that waits.
+# The result of `read_claim` for a job that waits.
 _WAITS = UnpackedClaim(PENDING, 0, 0)
 # The claim that `load_jobs.lua` gives to a job which has none and doesn't wait.
 _ODD = b"\0"
@@ -30,8 +30,8 @@ async def load_jobs(
     keys: Sequence[tuple[bytes, str]] = (),
     queues: Sequence[tuple[str, bytes]] = (),
 ) -> tuple[list[Any], list[bytes]]:
-    """Loads, for each job, the record (without its body, unless `bodies`), size, claim and past, one after the other, and what is stored
-    under the unique keys (queue, key). Raises `StaleQueues` if one of the `queues` has another id now.
+    """Loads, for each job, the record (without its body, unless `bodies`), size, claim and past, one after the other, and the values of
+    the unique keys (queue, key). Raises `StaleQueues` if one of the `queues` has another id now.
     """
     request = encode((refs, int(bodies), keys, [name for name, _ in queues], [queue for _, queue in queues]))
     found, held = await readers.run("load_jobs", request)

@@ -1,7 +1,7 @@
 """The membership of one server in a Redis shard: its entry among the servers and the keys of its writers (`interface.OfSeveralServers`).
 
-The key of each writer holds the lease, a random value that is new with each lease. So a script of a server that lost the slot finds
-another lease than its own, and refuses.
+The key of each writer holds the lease, a random value that is new with each lease. So a script of a server that lost the slot finds a
+lease that is not its own, and refuses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Membership(LeasedSlot):
     def __init__(self, lease_ms: int, writers: int) -> None:
         super().__init__(lease_ms, writers)
         self.lease = secrets.token_bytes(16)
-        self._ahead_ms: int | None = None  # as Redis was told last; it may not have heard
+        self._ahead_ms: int | None = None  # as last sent to Redis, which may not have received it
 
     async def join(self, run: Run) -> tuple[int, int]:
         """Leases a free slot; returns it and the highest id in the shard."""
@@ -59,16 +59,17 @@ class Membership(LeasedSlot):
         )
         version = int(schema or 0)
         check_version("The shard", version, NEWEST)
-        if version < AT_ONCE:  # it was emptied in this moment, or an old one was restored
+        if version < AT_ONCE:  # it was just emptied, or an old one was restored
             raise ShardConnectionFailed(f"The shard has schema {version} and must be taken to {AT_ONCE} first")
         if slot < 0:
             raise no_free_slot()
         return slot, id_of(top) if top else 0
 
     async def admit_order(self, run: Run, endpoint: object) -> EnqueueRejected | None:
-        """Takes the shard to the schema `ORDERED`, so that servers of the version before refuse it. Returns the refusal if some use it.
+        """Migrates the shard to the schema `ORDERED`, so that servers of the previous version refuse it. Returns the refusal if some use
+        it.
 
-        It takes its slot from one that has sent no heartbeat for a lease, which may only be suspended.
+        Takes its slot from a server that has sent no heartbeat for a lease, and may only be suspended.
         """
         found = await run("admit_order", self._lease_ms, self._writers, ORDERED)
         if found:
@@ -83,7 +84,7 @@ class Membership(LeasedSlot):
         return secret.decode()
 
     async def renew(self, run: Run, time_ms: Callable[[], int] | None = None) -> bool:
-        """Renews the lease. Returns whether it still holds. `time_ms` gives the server's time, to compare Redis' clock with it."""
+        """Renews the lease. Returns whether it still has the slot. `time_ms` is the server's time, to compare Redis' clock with it."""
         asked_ms = 0 if time_ms is None else time_ms()
         redis_ms, about = await run("renew", self.lease, self.slot, "")
         if time_ms is not None and redis_ms:

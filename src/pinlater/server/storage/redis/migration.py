@@ -1,7 +1,7 @@
-"""The schema's versions: the first server with a newer program takes the shard forward, one version after the other.
+"""The schema's versions: the first server with a newer program migrates the shard, one version after the other.
 
-A step is scripts in bounded pieces, each of which may come again: servers that start at once may run it side by side, and one that was cut
-off is begun anew. The version is written after it.
+A step consists of scripts in bounded pieces, each of which may be repeated: servers that start at once may run it side by side, and an
+interrupted step is begun again. The version is written after the step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pinlater.server.storage.schema import check_version
 
 
 class MigrationStep(NamedTuple):
-    """Takes a shard to schema `number`, from the one before. The number is written by `set_schema.lua`."""
+    """Migrates a shard to schema `number`, from the previous one. The number is written by `set_schema.lua`."""
 
     number: int
     name: str
@@ -27,7 +27,7 @@ async def _first(readers: Readers) -> None:
 
 STEPS: Sequence[MigrationStep] = (MigrationStep(1, "0001_first", _first),)
 AT_ONCE = STEPS[-1].number
-"""The schema to which a server takes a shard when it starts."""
+"""The schema to which a server migrates a shard when it starts."""
 ORDERED = 3
 """The schema of a shard with ordering keys, which the first such job or ordered queue brings (`Membership.admit_order`). It has no step."""
 NEWEST = max(ORDERED, AT_ONCE)

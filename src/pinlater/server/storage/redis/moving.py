@@ -1,4 +1,4 @@
-"""Jobs that get another priority: all that Redis has of them goes under another name, in one script."""
+"""Jobs that get another priority: all of their data in Redis is renamed, in one script."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Queues in which a claim has just left nothing that is due: the next claim there needs no call of Redis.
 
-A server remembers this only for queues that it owns, and forgets it as soon as it changes a queue so that a job may be due, both before
-and after the change. Jobs of other servers are found by a claim once a second, or once in three seconds while all other servers say that
-they have changed nothing on the shard. So this is a memory that makes polling an empty queue cheap; the jobs of a claim always come from
-Redis.
+A server remembers this only for queues that it owns, and forgets it whenever it changes a queue so that a job may be due, both before and
+after the change. Jobs of other servers are found by a claim once a second, or once in three seconds while all other servers report no
+changes on the shard. So this is a memory that makes polling an empty queue cheap; the jobs of a claim always come from Redis.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.server.storage.redis.claiming import FoundJobs
 from pinlater.server.storage.values import Claimed, ClaimOrder
 
-# So long after a claim its result is trusted.
+# How long after a claim its result is trusted.
 TRUSTED_S = 1.0
-# The same while all other servers say that they have changed nothing since. One of which this server does not know yet says nothing.
+# The same while all other servers report that they have changed nothing since. A server that this one does not know yet reports nothing.
 TRUSTED_UNCHANGED_S = 3.0
 _OTHERS_KEPT_S = 0.1
 _QUEUES_MAX = 20_000
@@ -43,14 +42,14 @@ class NothingDue:
     monotonic, in seconds.
 
     `others()`: another value after another server has changed something on the shard, or None while that is not known.
-    `claims`: of one queue each, for any number of calls, that were answered without a call of Redis.
+    `claims`: how many claims, of one queue each, for any number of calls, were answered without a call of Redis.
     """
 
     __slots__ = ("_asked_s", "_found", "_known", "_others", "_searches", "claims")
 
     def __init__(self, others: Callable[[], Hashable | None]) -> None:
         self._others = others
-        self._known: Hashable | None = None  # what others had changed when that was asked
+        self._known: Hashable | None = None  # the others' changes when that was asked
         self._asked_s = -math.inf
         self._found: dict[str, _Found] = {}
         # By queue, the newest claim under way, unless the queue has changed since it began.
@@ -58,7 +57,7 @@ class NothingDue:
         self.claims = 0
 
     def answer(self, order: ClaimOrder, now_ms: int, now_s: float) -> Claimed | None:
-        """Returns what a claim would get: no jobs. None if Redis has to be asked."""
+        """Returns what a claim would get: no jobs. None if Redis has to be queried."""
         found = self._found.get(order.queue)
         if found is None or not order.from_memory:
             return None
@@ -77,7 +76,7 @@ class NothingDue:
         return age_s < TRUSTED_UNCHANGED_S and search.others is not None and search.others == self._changed_by(now_s)
 
     def _changed_by(self, now_s: float) -> Hashable | None:
-        """Returns what others have changed, as of a moment ago, because to ask takes longer than the rest of a poll."""
+        """Returns the recent state of the others' changes, because reading it takes longer than the rest of a poll."""
         if now_s - self._asked_s >= _OTHERS_KEPT_S:
             self._known, self._asked_s = self._others(), now_s
         return self._known

@@ -1,4 +1,4 @@
-"""Works on a shard without serving it: creates its schema by hand, looks at its state, and gives up keys. Takes no slot and changes no
+"""Works on a shard without serving it: creates its schema by hand, reads its state, and gives up keys. Takes no slot and changes no
 job."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEYS_A_PIECE = 1_000
 
 
 async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> tuple[int, int, Sequence[str]]:
-    """Migrates the shard to this program's schema. Returns (version before, version after, what was done).
+    """Migrates the shard to this program's schema. Returns (version before, version after, migrations that were run).
 
     Raises `Unavailable` if that can't be done, or if the shard is not for this program.
     """

@@ -1,8 +1,8 @@
-"""The packed records of jobs, claims and pasts. Scripts read the same bytes: what changes here changes there.
+"""The packed records of jobs, claims and pasts. Scripts read the same bytes: a change here needs a change there.
 
-A job (`j`): flags (1: has options, 2: has a past), attempts allowed, run-after, created; then, with options, which of them there are
-(1: a claim timeout, 2: an expiry, 4: something that an end of an attempt has to look at), timeout, expiry, lengths of the options' text
-and of the key that the first claim frees; the text; that key; and the body, to the end.
+A job (`j`): flags (1: has options, 2: has a past), attempts allowed, run-after, created; then, with options, flags for them (1: a claim
+timeout, 2: an expiry, 4: something that the end of an attempt has to read), timeout, expiry, lengths of the options' text and of the key
+that the first claim frees; the text; that key; and the body, to the end.
 
 A claim (`h`): state, flags (1: a plain success needs no look at the job, 2: it was claimed), size of the job, claimed at, timeout,
 renewed at, lengths of token and descriptor, token, descriptor, source. Of a finished job: state, flags, size, finished at, descriptor.
@@ -46,7 +46,7 @@ class UnpackedJob(NamedTuple):
 
 
 class UnpackedClaim(NamedTuple):
-    """Where a job is that doesn't wait. `claimed_at_ms` None: finished, and `finished_at_ms` says when."""
+    """The state of a job that doesn't wait. `claimed_at_ms` None: finished, at `finished_at_ms`."""
 
     state: JobState
     flags: int
@@ -103,7 +103,7 @@ def read_job(record: bytes) -> UnpackedJob:
 
 
 def is_simple(job: UnpackedJob) -> bool:
-    """Returns whether a plain success needs no look at this job, but at the place that it has under its ordering key."""
+    """Returns whether a plain success needs only the job's place under its ordering key, and not the job."""
     if job.flags & HAS_PAST:
         return False
     if not job.flags & HAS_OPTIONS:
@@ -170,7 +170,7 @@ _decode = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, str, str, str, 
 
 
 def pack_past(job: JobRecord) -> bytes:
-    """Returns what the first change of a job adds."""
+    """Returns the data that the first change of a job adds."""
     return _encode(progress_of(job))
 
 

@@ -1,4 +1,4 @@
-"""Creates, deletes and configures queues. Decides here from what Redis has, and decides again if that has changed meanwhile."""
+"""Creates, deletes and configures queues. Decides here from the data in Redis, and decides again if that has changed meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pinlater.server.storage.values import DELETION_KEPT_MS
 # Answers of `merge_queues` and `configure_queue`, and how often they are tried while other servers change the same queues.
 _NO_QUEUE, _CONFIGURED = 0, 1
 _TRIES = 20
-# Of more, some may be there and others not yet when a call fails; repeating it is safe.
+# If there are more, some may exist and others not yet when a call fails; repeating it is safe.
 _QUEUES_A_CALL = 200
 # Queues' numbers have four bytes. Those of queues that were made as ordered ones have the highest bit, so that each call that has the
 # number knows it.
@@ -27,7 +27,7 @@ _FIRST_NUMBER_MAX, _ORDERED = 2**30, 2**31
 async def merge(
     writer: Writer, readers: Readers, cache: RedisQueueCache, shard: str, queues: Sequence[Queue]
 ) -> list[Queue]:
-    """Carries out `MergeQueues`."""
+    """Executes `MergeQueues`."""
     merged: list[Queue] = []
     for start in range(0, len(queues), _QUEUES_A_CALL):
         some = queues[start : start + _QUEUES_A_CALL]
@@ -51,7 +51,7 @@ async def _merge(writer: Writer, readers: Readers, shard: str, queues: Sequence[
 
 
 def _merged(shard: str, given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str | int, ...] | None]:
-    """Returns what happens to a queue that is in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
+    """Returns the result for a queue in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
     known, kept, deleted_ms = state
     if known:
         before = unpacked(given.name, kept)
@@ -65,7 +65,7 @@ def _merged(shard: str, given: Queue, state: Sequence[bytes]) -> tuple[Queue, tu
 
 
 async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
-    """Carries out `DeleteQueues`."""
+    """Executes `DeleteQueues`."""
     newest_ms = 0
     for start in range(0, len(names), _QUEUES_A_CALL):
         part = encode(list(names[start : start + _QUEUES_A_CALL]))
@@ -84,7 +84,7 @@ async def configure(
     version: str,
     by: str,
 ) -> None:
-    """Does what `QueueStore.configure_queue` says."""
+    """Implements `QueueStore.configure_queue`."""
     for _ in range(_TRIES):
         answer = await readers.run("find_settings", name)
         if not answer:
@@ -99,7 +99,7 @@ async def configure(
 
 
 async def takes_order(readers: Readers, shard: str, name: str) -> bool:
-    """Returns whether the shard takes the jobs with ordering keys of a queue."""
+    """Returns whether the shard accepts the jobs with ordering keys of a queue."""
     answer = await readers.run("find_settings", name)
     return bool(answer) and unpacked(name, answer[0]).home.is_at(shard)
 
@@ -107,7 +107,7 @@ async def takes_order(readers: Readers, shard: str, name: str) -> bool:
 async def move_home(
     writer: Writer, readers: Readers, shard: str, name: str, known: Home, home: Home
 ) -> Home | QueueNotFound:
-    """Carries out `MoveHome`."""
+    """Executes `MoveHome`."""
     for _ in range(_TRIES):
         answer = await readers.run("find_settings", name)
         if not answer:
@@ -127,7 +127,7 @@ def is_ordered(queue: bytes) -> bool:
 
 
 def unpacked(name: str, settings: bytes) -> Queue:
-    """A queue from what is kept with it: one byte for paused, then the settings; nothing if it was never changed."""
+    """A queue from its stored form: one byte for paused, then the settings; nothing if it was never changed."""
     return queue_of(name, settings[1:].decode() if settings else "{}", settings[:1] == b"1")
 
 
@@ -136,7 +136,7 @@ def _packed(queue: Queue, shard: str) -> bytes:
 
 
 def _settings(queue: Queue, shard: str) -> bytes:
-    """Returns the packed settings. At its home they also say `order`: scripts do not know the name of the shard."""
+    """Returns the packed settings. At its home they also contain `order`: scripts do not know the name of the shard."""
     text = settings_text(queue)
     if queue.home.is_at(shard):
         text = f'{text[:-1]}, "order": "{"waits" if queue.home.waits else "takes"}"}}'

@@ -28,11 +28,11 @@ class Readers(ReaderPool[Connection]):
         self.endpoint = endpoint
 
     async def run(self, name: str, *arguments: bytes | int | str) -> Any:
-        """Returns what the script of that name answers. Raises `StaleQueues` and `Unavailable`."""
+        """Returns the answer of the script of that name. Raises `StaleQueues` and `Unavailable`."""
         return await self.read(lambda connection: connection.run(script(name), *arguments))
 
     async def command(self, *words: bytes | int | str) -> Any:
-        """Returns what a plain command answers."""
+        """Returns the answer to a plain command."""
         return await self.read(lambda connection: connection.command(*words))
 
     def _translated(self, error: Exception) -> Exception | None:
@@ -44,7 +44,7 @@ class Readers(ReaderPool[Connection]):
         return isinstance(error, Refused) and error.code in ELSEWHERE
 
     def leave(self, address: Address) -> int:
-        """Cuts the idle connections to any other address. Returns how many there were."""
+        """Closes the idle connections to any other address. Returns how many there were."""
         elsewhere = [connection for connection in self._idle if connection.address != address]
         for connection in elsewhere:
             self._idle.remove(connection)

@@ -1,4 +1,4 @@
-"""Reads: lookups, scans, counts, and what a claim would give. On readers' connections; long looks are several scripts."""
+"""Reads: lookups, scans, counts, and the jobs that a claim would return. On readers' connections; long reads are several scripts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _EXACT_MAX = 2**53  # a score is a float
 
 
 async def lookup(access: Looking, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
-    """Returns all that is known of each job; the whole name must match."""
+    """Returns all that is known about each job; the whole name must match."""
     queues = access.queues
     refs = {
         key: ref_of(queues[key.queue], key.priority, key.id) for key in keys if key.queue in queues and may_exist(key)
@@ -91,7 +91,7 @@ async def _jobs(access: Looking, refs: Sequence[bytes], queues: Queues, bodies: 
 
 
 async def scan(access: Looking, page: Page) -> list[PageRow] | PinLaterError:
-    """Ids in the order of the page first, then all about them; a job whose state changed in between is passed over."""
+    """First the ids in the order of the page, then their data; a job whose state changed in between is skipped."""
     queue = access.queues.get(page.queue)
     if queue is None:
         return QueueNotFound.of(page.queue)
@@ -135,7 +135,7 @@ async def scan(access: Looking, page: Page) -> list[PageRow] | PinLaterError:
 async def _moved(
     access: Looking, refs: Sequence[bytes], lines: Sequence[bytes], queues: Queues, bodies: bool
 ) -> dict[bytes, JobRecord]:
-    """Jobs that have got another of these priorities, by the names that they had. One script reads all names of a job."""
+    """Jobs that have got another of these priorities, by their former names. One script reads all names of a job."""
     found: dict[bytes, JobRecord] = {}
     step = max(1, _LOOKUP_MAX // len(lines))
     for start in range(0, len(refs), step):
@@ -151,7 +151,7 @@ async def _check(access: Looking, queues: Queues) -> None:
 
 
 def _exactly(sort_ms: int, job: JobRecord) -> int:
-    """The time in the index, since the job may have moved; exactly, also if a score can't be."""
+    """Uses the time in the index, since the job may have moved; it is exact, even if a score can't be."""
     return job.run_after_ms if abs(sort_ms) >= _EXACT_MAX else sort_ms
 
 
@@ -179,7 +179,7 @@ async def _order(
 async def peek(
     access: Access, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[HandedOutJob] | PinLaterError:
-    """Returns what a claim would give to one call."""
+    """Returns the jobs that a claim would give to one call."""
     number = access.queues.get(queue)
     if number is None:
         return QueueNotFound.of(queue)
@@ -238,14 +238,14 @@ async def count_ordered(readers: Readers, queue: str, limit: int) -> int:
 
 
 async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:
-    """Returns what `count_jobs.lua` says of these queues, or of all."""
+    """Returns the answer of `count_jobs.lua` for these queues, or for all."""
     names = list(await walking.queues(readers)) if queues is None else queues
     pieces = walking.walk(readers, "count_jobs", names, due_by_ms, BEHIND_MS, at_once=walking.MORE_QUEUES_A_PIECE)
     return [row async for piece in pieces for row in piece]
 
 
 def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
-    """Returns the counts from the sizes of the indexes. The part that isn't due is as of the last look."""
+    """Returns the counts from the sizes of the indexes. The part that isn't due is as of the last read."""
     rows = []
     for name, priority, waiting, future, in_progress, succeeded, failed, totals, first, _, behind in found:
         oldest_ms = time_of(first) if first else None
@@ -284,7 +284,7 @@ async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
 async def find_requests(
     readers: Readers, requests: Sequence[RequestRef], now_ms: int
 ) -> list[Inserted | PinLaterError | None]:
-    """Returns what each was answered before, if it was."""
+    """Returns the earlier answer to each, if there is one."""
     kept = await readers.run("find_keys", encode([("k", ref.queue, ref.request_key) for ref in requests]))
     found: list[Inserted | PinLaterError | None] = []
     for ref, answer in zip(requests, kept, strict=True):

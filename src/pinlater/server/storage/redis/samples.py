@@ -1,6 +1,6 @@
 """The history of queues: a hash for each step and time, with a queue's samples of all origins in one value.
 
-Scripts without a number, since a save may come twice; so none is a change that other servers look for.
+Scripts without a number, since a save may be repeated; so none counts as a change for other servers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAMPLES_A_SCRIPT = 250
 
 
 async def save(readers: Readers, samples: Sequence[StoredSample]) -> None:
-    """Saves samples, each in the place of one with the same key."""
+    """Saves samples, each replacing the one with the same key."""
     for start in range(0, len(samples), _SAMPLES_A_SCRIPT):
         flat: list[bytes | int | str] = []
         for step_s, at_ms, queue, origin, data in samples[start : start + _SAMPLES_A_SCRIPT]:
@@ -47,7 +47,7 @@ async def find(readers: Readers, ranges: Sequence[SampleRange]) -> list[StoredSa
 
 
 def _packed(wanted: SampleRange) -> list[object]:
-    """Makes a range for `list_samples.lua`. Times are texts, since numbers are doubles there."""
+    """Makes a range for `list_samples.lua`. Times are strings, since Lua's numbers are doubles."""
     from_ms = wanted.from_ms if wanted.after is None else max(wanted.from_ms, wanted.after[0])
     queues = sorted(set(wanted.queues or ()))
     return [_STEP.pack(wanted.step_s), str(from_ms), str(wanted.until_ms), queues, wanted.limit]

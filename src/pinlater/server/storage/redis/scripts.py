@@ -23,7 +23,7 @@ _OF_ORDER = frozenset(
 
 
 class Script(NamedTuple):
-    """A script that Redis is sent once and then called by its name."""
+    """A script that is sent to Redis once and then called by its name."""
 
     name: str
     text: bytes
@@ -32,7 +32,7 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """The script in `scripts/<name>.lua`, behind what it shares with others."""
+    """The script in `scripts/<name>.lua`, preceded by the shared part."""
     folder = files(__package__) / "scripts"
     parts = ["shared", "ordering", name] if name in _OF_ORDER else ["shared", name]
     text = b"".join([(folder / f"{part}.lua").read_bytes() for part in parts])

@@ -1,7 +1,7 @@
 """Checks the version and the settings of a Redis server, and how full it is.
 
-A server that is too old, or a replica, is refused with what to do. One that may evict jobs gets a warning: an operator may have chosen
-that.
+A server that is too old, or a replica, is refused with what to do. A server that may evict jobs gets a warning: an operator may have
+chosen that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOK_EVERY_S = 1.0
 
 
 async def check_server(readers: Readers, endpoint: RedisEndpoint) -> None:
-    """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, if the server can't be used."""
+    """Logs the warnings. Raises `ShardConnectionFailed`, which no retry helps, if the server can't be used."""
     found = read_info(await readers.command(b"INFO"))
     refused = refusal_of(found)
     if refused is not None:
@@ -46,7 +46,7 @@ def refusal_of(info: Mapping[str, str]) -> str | None:
 
 
 def warnings_of(info: Mapping[str, str]) -> list[str]:
-    """Returns what of a promise the server doesn't keep."""
+    """Returns the promises that the server doesn't keep."""
     warnings = []
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not policy.startswith("volatile-"):
@@ -71,7 +71,7 @@ async def memory_size(readers: Readers) -> ShardSize:
 
 
 class Memory:
-    """How much of its `maxmemory` Redis uses, looked at once a second while jobs are stored. `monotonic` in seconds."""
+    """How much of its `maxmemory` Redis uses, read once a second while jobs are stored. `monotonic` in seconds."""
 
     def __init__(self, percent_max: int, monotonic: Callable[[], float]) -> None:
         self._percent_max = percent_max
@@ -83,7 +83,7 @@ class Memory:
         return f"Redis uses {self._used} of {self._max} bytes of its maxmemory, more than {self._percent_max} %"
 
     async def is_full(self, readers: Readers) -> bool:
-        """Returns whether Redis is full, as of now; not full is as of at most a second ago. A look that fails counts as not full, since
+        """Returns whether Redis is full: if so, as of now; if not, as of at most a second ago. A read that fails counts as not full, since
         Redis itself refuses in the end.
         """
         now = self._monotonic()
@@ -98,5 +98,5 @@ class Memory:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the last look found too much memory in use."""
+        """Whether the last read found too much memory in use."""
         return self._max > 0 and self._used * 100 >= self._max * self._percent_max

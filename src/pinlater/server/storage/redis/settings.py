@@ -17,10 +17,10 @@ _SHARD = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RedisEndpoint:
-    """Where a shard's Redis is, and the user to log in as. `tls` None: as the settings say.
+    """Where a shard's Redis is, and the user to log in as. `tls` None: according to the settings.
 
-    With `sentinels` (host and port of each) `host` and `port` aren't used: they are asked for the address of the master called
-    `master`, at each new connection. Shows no password, as MySQL's endpoint.
+    With `sentinels` (host and port of each) `host` and `port` aren't used: they are asked for the address of the master called `master`,
+    at each new connection. Never shown with its password, like MySQL's endpoint.
     """
 
     host: str = "127.0.0.1"
@@ -98,7 +98,7 @@ class RedisSettings:
             raise InvalidSettings("tls_key needs tls_cert too", "tls_key", "tls_cert")
 
     def tag_of(self, shard: str) -> str:
-        """Returns what all keys of a shard begin with, its hash tag in it."""
+        """Returns the prefix of all keys of a shard, with its hash tag."""
         if not _SHARD.fullmatch(shard):
             raise ValueError(f"not a shard's name: {shard!r}")
         return f"{self.key_prefix}{{{shard}}}"

@@ -1,7 +1,7 @@
-"""The Redis store's shard: all keys of one hash slot. Its table says which module does the work, by a writer or a reader.
+"""The Redis store's shard: all keys of one hash slot. Its table names the module that executes each command, with a writer or a reader.
 
-Inserts, claims and ends of attempts each have a connection of their own, so that a large answer of one holds no other up; everything
-else that changes something shares a fourth.
+Inserts, claims and ends of attempts each have a connection of their own, so that a large answer of one delays no other; all other changes
+share a fourth.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _on(
     *,
     wakes: bool = False,
 ) -> Callable[Concatenate[RedisShard, P], Coroutine[Any, Any, T]]:
-    """Returns an operation on the queues that the first field of its command names. `wakes`: after it jobs of theirs may be due."""
+    """Returns an operation on the queues that the first field of its command names. `wakes`: afterwards jobs of these queues may be due."""
 
     async def operation(shard: RedisShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
         names = queues_of(args[0])
@@ -233,7 +233,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         left = self._connections.readers.leave(address) + sum(
             writer.leave(address) for writer in self._connections.writers
         )
-        if left:  # what the new master holds may be older
+        if left:  # the data of the new master may be older
             self._snapshots.forget()
             self._nothing_due.changed(())
         return left
@@ -247,7 +247,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         return await self._with_queues(self._opened.other, names, work)
 
     async def _with_queues(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
-        """Refreshes the queue cache if a name is not in it, or if a queue in it has another id now."""
+        """Refreshes the queue cache if a name is not in it, or if the id of a queue in it has changed."""
         for _ in range(_STALE_CACHE_TRIES):
             queues = await self._queues_named(names)
             try:
@@ -261,7 +261,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         raise conflict()
 
     async def _queues_named(self, names: Sequence[str]) -> dict[str, bytes]:
-        """The ids of the existing queues among these; asks Redis for those that are not in the queue cache."""
+        """The ids of the existing queues among these; queries Redis for those that are not in the queue cache."""
         known = self._queue_cache.queues
         named = dict.fromkeys(names)  # many requests name one queue
         queues = {name: known[name] for name in named if name in known}
@@ -457,7 +457,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
                 self._given_back |= await self._change(
                     (), lambda access: finishing.release_claims(access, claims, now_ms)
                 )
-            # In place: a claim under way holds this very list.
+            # In place: a claim under way uses this very list.
             self._unknown_claims[:] = [claim for claim in self._unknown_claims if claim not in claims]
 
     async def _expire(self, now_ms: int, limit: int) -> Sequence[Swept]:

@@ -12,9 +12,9 @@ class Stats(stats.Stats):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conflicts = 0  # changes decided again, because another server had changed a job meanwhile
+        self.conflicts = 0  # changes that were decided again because another server had changed a job meanwhile
         self.jobs_lost = 0  # index entries without their job
-        self.jobs_repaired = 0  # jobs without their index entry, or without the claim that they had
+        self.jobs_repaired = 0  # jobs without their index entry, or without their claim
 
     def figures(self) -> Mapping[str, float]:
         own = {"conflicts": self.conflicts, "jobs_lost": self.jobs_lost, "jobs_repaired": self.jobs_repaired}

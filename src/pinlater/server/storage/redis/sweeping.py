@@ -1,4 +1,4 @@
-"""Maintenance, a bounded piece a call: claims past their deadline, jobs past their expiry, garbage, and lost jobs."""
+"""Maintenance, a bounded piece per call: claims past their deadline, jobs past their expiry, garbage, and lost jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS_MAX = 250
 
 
 async def time_out_claims(access: Access, now_ms: int, limit: int, quarantine_after: int) -> list[Swept]:
-    """The longest overdue first, over all queues. Claims of deleted queues go with their jobs, and don't count."""
+    """The longest overdue first, over all queues. Claims of deleted queues are deleted with their jobs, and don't count."""
     return await _sweep(access, b"c", TimeOut(quarantine_after), now_ms, limit)
 
 
@@ -47,7 +47,7 @@ async def _sweep(access: Access, index: bytes, happening: TimeOut | Expire, now_
 async def _sweep_some(
     access: Access, index: bytes, happening: TimeOut | Expire, now_ms: int, limit: int, counts: SweepCounts
 ) -> tuple[int, int]:
-    """Returns how many entries were looked at, and to how many of their jobs it happened."""
+    """Returns how many entries were read, and how many of their jobs were changed."""
     of_claims = isinstance(happening, TimeOut)
     for _ in range(TRIES):
         refs = await access.readers.run("select_first", index, f"({now_ms}", limit)
@@ -60,7 +60,7 @@ async def _sweep_some(
         for ref, found in changes.loaded.items():
             job = found.record
             if of_claims and (job.deadline_ms or 0) >= now_ms:
-                continue  # claimed again, or renewed, since its deadline was looked at
+                continue  # claimed again, or renewed, since its deadline was read
             if found.queue not in names:
                 changes.delete(job)
                 changes.writing.leave("ZREM", index, ref)

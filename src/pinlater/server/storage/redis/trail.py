@@ -1,4 +1,4 @@
-"""The trail: one sorted set of texts, each an id and its content, so that the order of the texts is that of the ids."""
+"""The trail: one sorted set of strings, each an id and its content, so that the order of the strings is that of the ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def add(writer: Writer, records: Sequence[TrailEntry], records_max: int) -
 
 
 async def prune(writer: Writer, readers: Readers, before: str, limit: int) -> int:
-    """Deletes old entries. Looks first, because a change makes all servers refresh the shard."""
+    """Deletes old entries. Reads first, because a change makes all servers refresh the shard."""
     oldest = await readers.run("list_trail", "", before, 1)
     if not oldest:
         return 0

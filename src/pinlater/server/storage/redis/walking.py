@@ -1,6 +1,6 @@
 """Reads over all queues: a bounded piece in each script, so that no client waits long, however many queues there are.
 
-So such a look is not of one moment: each line is as it was when its piece was looked at.
+So such a read is not of one moment: each line is as it was when its piece was read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.readers import Readers
 
 QUEUES_A_PIECE = 500
-# Of scripts that ask about all their queues at once: each value of one command costs a fraction of a command.
+# For scripts that query all their queues at once: each value of one command costs a fraction of a command.
 MORE_QUEUES_A_PIECE = 2_500
 
 
@@ -34,9 +34,10 @@ async def walk(
     *arguments: bytes | int | str,
     at_once: int = QUEUES_A_PIECE,
 ) -> AsyncIterator[list[Any]]:
-    """What a script answers of the queues that it is given after its other arguments, `at_once` or fewer in each piece.
+    """The answers of a script for the queues that it gets after its other arguments, `at_once` or fewer in each piece.
 
-    The script answers how many of them it got through. The next piece has twice as many at most, as it is sent and read for nothing beyond.
+    The script returns how many of them it processed. The next piece has at most twice as many, since sending and reading the others
+    would be wasted.
     """
     start, size = 0, at_once
     while start < len(named):

@@ -1,11 +1,12 @@
-"""Changes: one script a call, carried out once even if it is sent several times.
+"""Changes: one script per call, executed once even if it is sent several times.
 
-Every call has a number, greater than those before, and its script keeps number and answer in the writer's key, as its last write. If a
-connection is lost before the answer came, or a proxy answers in the place of Redis, the same call is sent again on the next connection:
-if it was carried out, the script gives its answer again and changes nothing. A delayed call from a lost connection does no harm either:
-once a later call was carried out, its number is too low.
+Every call has a number, greater than all earlier ones, and its script stores number and answer in the writer's key, as its last write. If a
+connection is lost before the answer arrives, or a proxy answers instead of Redis, the same call is sent again on the next connection: if
+it was executed, the script repeats its answer and changes nothing. A delayed call from a lost connection does no harm either: once a
+later call was executed, its number is too low.
 
-The writer's key also holds the lease of the server's slot. If it is another's, the script refuses, and this server takes another slot.
+The writer's key also holds the lease of the server's slot. If that is another server's, the script refuses, and this server takes another
+slot.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pinlater.server.storage.redis.stats import Stats
 
 logger = logging.getLogger(__name__)
 
-# Refused for a moment only, and nothing was changed: worth another try within the call.
+# Refused only briefly, and nothing was changed: worth another attempt within the call.
 _TRY_AGAIN = ELSEWHERE | {"BUSY", "TRYAGAIN"}
 
 Answered = Callable[[Any], None]
@@ -79,13 +80,13 @@ class Writer(OneConnection[Connection]):
         under_any_slot: bool = True,
         has_changed: Callable[[Any], bool] = _always,
     ) -> Any:
-        """Returns what the script answers.
+        """Returns the answer of the script.
 
         `has_changed(answer)`: whether it changed anything, for `Stats.changes`.
-        `if_answered` is called with it if it turns out later that an unknown outcome was a success. `under_any_slot`: the same
-        arguments are right after another slot was taken; else that raises `StaleQueues`, too.
+        `if_answered` is called with the answer if it turns out later that an unknown outcome was a success. `under_any_slot`: the same
+        arguments remain valid after another slot was taken; otherwise that raises `StaleQueues`, too.
 
-        Raises `StaleQueues`, `OutcomeUnknown`, and `Unavailable` for what Redis could not do.
+        Raises `StaleQueues`, `OutcomeUnknown`, and `Unavailable` if Redis failed.
         """
         try:
             return await self._in_turn(name, arguments, if_answered, has_changed)
@@ -97,14 +98,14 @@ class Writer(OneConnection[Connection]):
         return await self._in_turn(name, arguments, if_answered, has_changed)
 
     def leave(self, address: Address) -> int:
-        """Cuts the connection if it is to another address; a call under way is sent again on the next one. How many there were."""
+        """Closes the connection if it is to another address; a call under way is sent again on the next one. How many there were."""
         if self._connection is None or not self._connection.open or self._connection.address == address:
             return 0
         self._connection.close()
         return 1
 
     async def settle(self) -> None:
-        """Finds the outcome of the previous call, if that is unknown. Raises `Unavailable` if Redis can't be asked."""
+        """Finds the outcome of the previous call, if that is unknown. Raises `Unavailable` if Redis can't be queried."""
         if self._unsettled is not None:
             async with self._turn:
                 try:
@@ -120,7 +121,7 @@ class Writer(OneConnection[Connection]):
             self._newest += 1
             try:
                 answer = await self._until_answered(name, arguments, if_answered)
-            except BaseException:  # it may have been carried out
+            except BaseException:  # it may have been executed
                 self._stats.changes += 1
                 raise
             self._stats.changes += has_changed(answer)
@@ -129,8 +130,8 @@ class Writer(OneConnection[Connection]):
             return answer
 
     async def _until_answered(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
-        """Sends it until there is an answer. No new try begins once a command's time limit has passed since the first began."""
-        doubt = False  # whether an earlier try may have been carried out
+        """Sends it until there is an answer. No new attempt begins once a command's time limit has passed since the first began."""
+        doubt = False  # whether an earlier attempt may have been executed
         give_up_at = now() + self._settings.command_timeout_ms / 1000
         for attempt in count():
             last = attempt >= self._settings.retries
@@ -173,12 +174,12 @@ class Writer(OneConnection[Connection]):
     async def _find_out(
         self, cause: DatabaseConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
     ) -> Any:
-        """Finds the outcome of a call after its last try: returns its answer if Redis carried it out, and else makes sure that Redis never
-        does, and raises an error.
+        """Finds the outcome of a call after its last attempt: returns its answer if Redis executed it; otherwise makes sure that Redis
+        never does, and raises an error.
 
-        A Redis that refuses connections may be restarting: it is asked again and again for `connect_timeout_ms`.
+        A Redis that refuses connections may be restarting: it is queried repeatedly for `connect_timeout_ms`.
 
-        Raises `OutcomeUnknown` if Redis can't be asked, or another server has this one's slot by now.
+        Raises `OutcomeUnknown` if Redis can't be queried, or another server has this one's slot by now.
         """
         self._unsettled = (self._newest, if_answered)
         give_up_at = self._settle_until()
@@ -236,7 +237,7 @@ class Writer(OneConnection[Connection]):
         try:
             answered = await self._was_carried_out(connection, number)
         except OutcomeUnknown:
-            return  # for ever; what it may have claimed times out
+            return  # for ever; jobs that it may have claimed time out
         self._unsettled = None
         if answered is not None:
             self._stats.settled += 1
@@ -246,7 +247,7 @@ class Writer(OneConnection[Connection]):
     async def _was_carried_out(self, connection: Connection, number: int) -> Any:
         """Returns the answer of the call, or None if it wasn't executed; then it never will be, because its number is too low from now on.
 
-        Raises `OutcomeUnknown` if the number is gone, since another server has the slot.
+        Raises `OutcomeUnknown` if the number is gone, because another server has the slot.
         """
         above = max(self._newest, number) + 1
         found = await connection.run(script("settle"), self._packed, self._head(number), above.to_bytes(8, "big"))

@@ -1,4 +1,4 @@
-"""Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest. One routine deletes for all."""
+"""Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest. One routine deletes for all of them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:
 
 
 async def key_is_held(dialect: Dialect, queue_id: int, key: str, now_ms: int) -> bool:
-    """Returns whether a job has the unique key: for a time, or as long as the job is unfinished and there."""
+    """Returns whether a job has the unique key: for a time, or as long as the job is unfinished and exists."""
     held = await dialect.select("find_unique_key", queue_id=queue_id, key=key)
     if not held:
         return False
@@ -183,7 +183,7 @@ async def delete_ids(
 
 
 async def delete_waiting(dialect: Dialect, queue_id: int, rows: Sequence[Row]) -> list[StateRow]:
-    """Does what `delete_ids` does, for jobs with these rows of `ready`, which go whatever the jobs say."""
+    """Does the same as `delete_ids`, for jobs with these rows of `ready`, which are deleted whatever the jobs' own rows are."""
     waiting = _waiting(queue_id, rows)
     found, missing = await _look(dialect, list(waiting))
     jobs = [waiting[row.id] if state_of(row) is None else row for row in found]
@@ -197,7 +197,7 @@ async def delete_lost(dialect: Dialect, ids: Sequence[int]) -> list[StateRow]:
 
 
 async def clear_lost(dialect: Dialect, ids: Sequence[int]) -> None:
-    """Does what `delete_lost` does for jobs that were just claimed, and deletes the rows of lost jobs that would be claimed next."""
+    """Does the same as `delete_lost` for jobs that were just claimed, and deletes the rows of lost jobs that would be claimed next."""
     lines = {(row.queue_id, row.priority) for row in await delete_lost(dialect, ids)}
     for queue_id, priority in sorted(lines):
         rows = await _oldest(dialect, "oldest_ready", queue_id, priority, _READ_MAX)
@@ -207,7 +207,7 @@ async def clear_lost(dialect: Dialect, ids: Sequence[int]) -> None:
 
 
 def _waiting(queue_id: int, rows: Sequence[Row]) -> dict[int, StateRow]:
-    """Returns what rows of `ready` say of their jobs. A row: id, priority, run-after, whether the job counts as future."""
+    """Returns the data about jobs in rows of `ready`. A row: id, priority, run-after, whether the job counts as future."""
     return {
         job_id: StateRow(job_id, queue_id, priority, run_after_ms, None, 1, future, None, None)
         for job_id, priority, run_after_ms, future in rows
@@ -223,7 +223,7 @@ async def _look(dialect: Dialect, ids: Sequence[int]) -> tuple[list[StateRow], l
 
 
 async def _rows_left(dialect: Dialect, missing: Sequence[int]) -> list[StateRow]:
-    """Returns what claims and finishes say of jobs whose own row is gone."""
+    """Returns the data about jobs in claims and finishes whose own row is gone."""
     if not missing:
         return []
     claims = [
@@ -273,8 +273,8 @@ async def _delete(
 async def _leave_keys(
     dialect: Dialect, ended: Sequence[ordering.EndedJob], others: Sequence[int], now_ms: int = 0
 ) -> None:
-    """Lets the next jobs go in the place of deleted ones. `others`: ids of jobs that may have a place, too. A deletion knows no time: on
-    MySQL they count as not yet due until the next sweep.
+    """Releases the next jobs in the place of deleted ones. `others`: ids of jobs that may have a place, too. A deletion has no current
+    time: on MySQL they count as not yet due until the next sweep.
     """
     changes = Changes(now_ms)
     await ordering.leave(dialect, changes, ended)
@@ -283,7 +283,7 @@ async def _leave_keys(
 
 
 async def leave_places(dialect: Dialect, ids: Sequence[int], now_ms: int = 0) -> None:
-    """Lets the next jobs go in the place of these jobs, as far as they have one among the jobs of their keys."""
+    """Releases the next jobs in the place of these jobs, if these have a place among the jobs of their keys."""
     await _leave_keys(dialect, [], ids, now_ms)
 
 

@@ -1,6 +1,6 @@
-"""Writes what happened to the loaded jobs of a call: a few statements a call, however many jobs it has.
+"""Writes the changes of the loaded jobs of a call: a few statements per call, however many jobs it has.
 
-A row leaves the table of the job's old state and one enters the table of its new state. A job that waits on moves too: its place in
+A row leaves the table of the job's old state and one enters the table of its new state. A job that keeps waiting moves too: its place in
 `ready` depends on its run-after.
 """
 

@@ -1,4 +1,4 @@
-"""What a job's options mean for its claim."""
+"""The effect of a job's options on its claim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def claim_timeout_ms(options: Options, default_ms: int) -> int:
 
 
 def claim_flags(options: Options, *, has_progress: bool) -> int:
-    """The claim's flags: 0 if a plain ack needs no look at the job."""
+    """The claim's flags: 0 if a plain ack need not read the job."""
     unfinished = options.unique is not None and options.unique.scope is UniqueScope.UNFINISHED
     ordered = HAS_ORDER if options.ordering_key is not None else 0
     return (HAS_PROGRESS if has_progress else 0) | (HAS_KEY if unfinished else 0) | ordered

@@ -1,6 +1,7 @@
-"""Jobs that are deleted with copies, and brought back: rows of the history hold the copies, and come and go in the jobs' transactions.
+"""Jobs that are deleted with copies, and restored: rows of the history hold the copies, and are written and deleted in the jobs'
+transactions.
 
-A row says that jobs of a run were restored on the shard. What a server that stood still would delete for the run afterwards stays.
+A row says that jobs of a run were restored on the shard. A server that stood still deletes nothing more for the run afterwards.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
     at_ms, place = found
     packed = await _rows(dialect, COPIES_STEP_S, at_ms, run, place)
     if packed is None:
-        return Restored(place)  # another server has brought them back
+        return Restored(place)  # another server has restored them
     copies = read_copies(packed, now_ms)
     if not copies:
         return Restored(place)
@@ -106,7 +107,7 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
 
 
 async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | None:
-    """The time and the place of the first copies behind a place, or None if there are no more."""
+    """The time and the place of the first copies after a place, or None at the end."""
     at_ms: int | None = int(after.partition(".")[0]) if after else -1
     behind = after + _BEHIND if after else ""
     while at_ms is not None:
@@ -119,7 +120,7 @@ async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | Non
 
 
 async def _decide(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> tuple[list[JobCopy], list[JobCopy]]:
-    """The jobs that come back, with their keys taken, and those whose key another job or another shard has. One that is there already is
+    """The jobs that are restored, with their keys taken, and those whose key another job or another shard has. A job that already exists is
     neither."""
     there = {row[0] for row in await dialect.select_jobs("load_states", sorted(job.id for job, _ in copies))}
     away = await ordering.away(dialect, [job for job, _ in copies if not job.finished])
@@ -144,7 +145,7 @@ async def _take_key(dialect: Dialect, copy: JobCopy, now_ms: int) -> bool:
 
 
 async def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
-    """Stores the jobs as they were, except that a body of a checkpoint is now the job's own. Not counted as enqueued."""
+    """Stores the jobs as they were, except that a body of a checkpoint becomes the job's own. Not counted as enqueued."""
     jobs = [job for job, _ in copies if job.finished]
     jobs += await ordering.placed(dialect, [job for job, _ in copies if not job.finished], now_ms)
     dialect.insert("insert_jobs", [_job_row(job) for job in jobs])
@@ -172,6 +173,6 @@ def _save(dialect: Dialect, at_ms: int, run: str, place: str, packed: bytes) -> 
 
 
 async def _rows(dialect: Dialect, step_s: int, at_ms: int, run: str, place: str) -> bytes | None:
-    """Returns what the rows of a place hold together, or None if there are none. They are locked."""
+    """Returns the joint content of the rows of a place, or None if there are none. They are locked."""
     found = await dialect.select("load_copies", step_s=step_s, at_ms=at_ms, run=run, first=place, last=place + _BEHIND)
     return b"".join(bytes(data) for (data,) in found) if found else None

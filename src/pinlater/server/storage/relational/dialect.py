@@ -19,11 +19,11 @@ Keys = Sequence[tuple[int, ...]]
 OrderingKey = tuple[int, str]
 """A queue's id, and a key."""
 OrderedRow = tuple[int, int, str, int, int]
-"""A row of `ordered`: the job's id, its queue's id, the key, the number, and when the job is due by itself."""
+"""A row of `ordered`: the job's id, its queue's id, the key, the number, and the job's own due time."""
 
 
 class WaitingJob(Protocol):
-    """A job as far as counters of waiting jobs look at it."""
+    """The fields of a job that counters of waiting jobs need."""
 
     @property
     def id(self) -> int: ...
@@ -45,7 +45,7 @@ COUNTED = (
     "failed_total",
     "retried_total",
 )
-"""What is counted of each queue and priority: columns of `counters`."""
+"""The counts of each queue and priority: columns of `counters`."""
 
 
 class Counter(Protocol):
@@ -80,7 +80,8 @@ class QueueRow(NamedTuple):
 
 
 class QueueLook(NamedTuple):
-    """`queue`: None if there is none of this name; `deleted_ms`: when one was last deleted, 0 for never. Read only if there is none."""
+    """`queue`: None if there is none of this name; `deleted_ms`: when one was last deleted, 0 for never. The deletion is read only if
+    there is no queue."""
 
     queue: Queue | None
     deleted_ms: int
@@ -94,11 +95,12 @@ class QueueTable(Protocol):
         ...
 
     async def write_merged(self, given: Queue, looked: QueueLook, now_ms: int) -> Queue:
-        """Stores what `merged` gives. Returns the queue as it is from then on. Looks again where another server may have come between."""
+        """Stores the queue that `merged` returns. Returns the queue as it is from then on. Reads again if another server may have changed
+        it in between."""
         ...
 
     async def lock(self, name: str) -> QueueRow | None:
-        """The queue, which no other transaction changes meanwhile."""
+        """The queue, locked against changes of other transactions."""
         ...
 
     def save(self, queue_id: int, queue: Queue) -> None:
@@ -106,11 +108,11 @@ class QueueTable(Protocol):
         ...
 
     def drop(self, queue_ids: Sequence[int]) -> None:
-        """Deletes queues, at once for every caller, however much they held."""
+        """Deletes queues, at once for every caller, however many jobs they had."""
         ...
 
     def hold_deletion(self, name: str) -> None:
-        """Holds a deletion that is to be remembered, before `lock`: of a merge and a deletion at the same time one sees the other."""
+        """Locks a deletion that is to be remembered, before `lock`: of a concurrent merge and deletion one sees the other."""
         ...
 
     def remember_deletion(self, name: str, deleted_ms: int) -> None:
@@ -123,8 +125,8 @@ class QueueTable(Protocol):
 
 
 class Dialect(Protocol):
-    """One transaction on the shard `shard`. `job_tables` hold rows of a job in every state; `given_keys` are the jobs that got a unique key
-    in it."""
+    """One transaction on the shard `shard`. `job_tables` hold rows of a job in every state; `given_keys` are the jobs that got a unique
+    key in it."""
 
     @property
     def shard(self) -> str: ...
@@ -150,7 +152,7 @@ class Dialect(Protocol):
         ...
 
     async def load_jobs(self, ids: Sequence[int]) -> Sequence[JobRecord]:
-        """The jobs that exist, locked. One that `ids` names twice may come twice."""
+        """The jobs that exist, locked. A job that `ids` names twice may be returned twice."""
         ...
 
     async def select(self, name: str, /, **values: object) -> Sequence[Row]:
@@ -166,11 +168,11 @@ class Dialect(Protocol):
         ...
 
     async def change_now(self, name: str, /, **values: object) -> int:
-        """Carries out an UPDATE or DELETE, after all changes so far. Returns how many rows it changed."""
+        """Executes an UPDATE or DELETE, after all changes so far. Returns how many rows it changed."""
         ...
 
     def change(self, name: str, /, **values: object) -> None:
-        """Carries out an UPDATE or DELETE."""
+        """Executes an UPDATE or DELETE."""
         ...
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
@@ -178,7 +180,7 @@ class Dialect(Protocol):
         ...
 
     def set_priority(self, ids: Sequence[int], priority: int, now_ms: int) -> None:
-        """Sets the priority in the rows of these jobs that hold for all states, and in those of finished ones."""
+        """Sets the priority in those rows of these jobs that are independent of the state, and in those of finished ones."""
         ...
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
@@ -202,12 +204,12 @@ class Dialect(Protocol):
         ...
 
     def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
-        """Forgets these ordering keys, which are locked and have no jobs."""
+        """Deletes these ordering keys, which are locked and have no jobs."""
         ...
 
     async def last_numbers(self, keys: Collection[OrderingKey]) -> tuple[dict[OrderingKey, int], Mapping[int, Queue]]:
-        """The highest numbers of those of these ordering keys, which are locked, that have jobs. And the queues of these keys by id, as
-        `held_queues`."""
+        """The highest numbers of those of these ordering keys, which are locked, that have jobs. Also returns the queues of these keys by
+        id, as `held_queues`."""
         ...
 
     def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
@@ -219,12 +221,12 @@ class Dialect(Protocol):
         ...
 
     async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> tuple[Sequence[Row], Mapping[int, Queue]]:
-        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds. And the queues of these
-        keys, as `stored_queues`."""
+        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and the result. Also returns the queues
+        of these keys, as `stored_queues`."""
         ...
 
     async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> Sequence[Row]:
-        """The first rows of `ordered` of each key, at most that number: queue id, key, job id, due time."""
+        """The first rows of `ordered` of each key, at most that many: queue id, key, job id, due time."""
         ...
 
     async def stored_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
@@ -232,7 +234,7 @@ class Dialect(Protocol):
         ...
 
     async def held_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
-        """Does what `stored_queues` does; the rows do not change before the transaction ends."""
+        """Does the same as `stored_queues`; the rows do not change before the transaction ends."""
         ...
 
     def came_first(self, queue_id: int, due_ms: int) -> None:

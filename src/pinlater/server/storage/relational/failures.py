@@ -1,7 +1,7 @@
 """Failed attempts in groups: counted in the transaction in which they fail, with a bounded number of groups in a queue.
 
-Which groups a queue has is remembered, so that a failure of a known one costs no look. Other servers make groups, too, so that there may be
-a few more than the bound.
+The groups of a queue are remembered, so that a failure of a known one needs no query. Other servers make groups, too, so that there may
+be slightly more than the bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def count(dialect: Dialect, changes: Changes) -> None:
         return
     queues = await dialect.queues_of({queue_id for queue_id, _ in changes.failures})
     rows: dict[tuple[int, str], tuple[FailureKind, int, int, int]] = {}
-    looked: set[int] = set()  # a second look would miss the groups that this call makes
+    looked: set[int] = set()  # a second read would miss the groups that this call makes
     for (queue_id, failure), counted in sorted(changes.failures.items(), key=lambda item: item[0]):
         queue, name = queues.get(queue_id), failure.group
         if queue is None:
@@ -35,7 +35,7 @@ async def count(dialect: Dialect, changes: Changes) -> None:
         failures = rows[queue_id, name][1] if (queue_id, name) in rows else 0
         rows[queue_id, name] = (failure, failures + counted.failures, counted.job.priority, counted.job.id)
     now_ms = changes.now_ms
-    groups = sorted(rows.items(), key=lambda item: item[0])  # two transactions lock in one order
+    groups = sorted(rows.items(), key=lambda item: item[0])  # two transactions lock in the same order
     dialect.insert(
         "count_failures",
         [
@@ -50,7 +50,7 @@ async def count(dialect: Dialect, changes: Changes) -> None:
 
 
 async def _is_kept(dialect: Dialect, queue: QueueEntry, name: str, now_ms: int, looked: set[int]) -> bool:
-    """Returns whether the group is there, or may be made. `looked`: the queues whose groups this call has read."""
+    """Returns whether the group exists, or may be made. `looked`: the queues whose groups this call has read."""
     known = queue.known_failures
     if name not in known.names and queue.queue_id not in looked and known.may_have_changed(now_ms):
         looked.add(queue.queue_id)
@@ -65,7 +65,7 @@ async def _is_kept(dialect: Dialect, queue: QueueEntry, name: str, now_ms: int, 
 
 
 async def move(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
-    """Updates groups that show one of these jobs to its new priority. The look locks no group, since other transactions count in them."""
+    """Updates groups that show one of these jobs to its new priority. The read locks no group, since other transactions count in them."""
     priorities = {job.id: job.priority for job in jobs}
     for queue_id in sorted({job.queue_id for job in jobs}):
         shown = {job_id for (job_id,) in await dialect.select("failure_jobs", queue_id=queue_id)}

@@ -35,7 +35,7 @@ class FirstKeys(Protocol):
 
 
 class Freed(NamedTuple):
-    """`rows`: how many were deleted; `queues`: the ids of the deleted queues that have none any more."""
+    """`rows`: how many were deleted; `queues`: the ids of the deleted queues that have none left."""
 
     rows: int
     queues: list[int]

@@ -1,6 +1,6 @@
 """Acks, checkpoints, heartbeats, releases and cancels: loads the jobs, decides in the order of the arguments, writes.
 
-Plain acks (a success at the first attempt, without a status) take a shorter way in each store.
+Plain acks (a success at the first attempt, without a status) take a shorter path in each store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def checkpoint(
 
 
 async def extend(dialect: Dialect, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-    """Renews claims, for heartbeats. A claim's deadline is all that its holder's heartbeat changes: only for refusals are jobs loaded."""
+    """Renews claims, for heartbeats. A heartbeat of the holder changes only the claim's deadline: jobs are loaded only for refusals."""
     rows = await dialect.select_of("load_claims", sorted({claim.key.id for claim in claims}))
     found = {row[0]: ClaimRow._make(row) for row in rows}
     queues = await dialect.queues_of({row.queue_id for row in found.values()})
@@ -70,7 +70,7 @@ async def release(dialect: Dialect, claims: Sequence[ClaimRef], now_ms: int) -> 
 async def cancel(
     dialect: Dialect, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
 ) -> list[Acked]:
-    """Cancels jobs that wait, are claimed, or both. The holder of a claim is not asked."""
+    """Cancels jobs that wait, are claimed, or both. A claim ends whichever worker holds it."""
     return await _decide(
         dialect, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state)
     )

@@ -1,4 +1,4 @@
-"""Makes the answer to an enqueue request, once the store knows which of its jobs exist already."""
+"""Makes the answer to an enqueue request, once the store knows which of its jobs already exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Existing = dict[int, KeyHolder]
 
 
 def queue_full(request: InsertRequest, pending: int, existing: Existing) -> QueueFull | None:
-    """The refusal, if the request's new jobs are more than its queue may take."""
+    """The refusal, if the request has more new jobs than its queue may take."""
     new = len(request.jobs) - len(existing)
     if request.max_backlog is not None and new and pending + new > request.max_backlog:
         return QueueFull.of(request.queue, pending, request.max_backlog, new)
@@ -29,7 +29,7 @@ def answer_of(jobs: Sequence[NewJob], existing: Existing) -> Inserted:
     """The ids, with those of existing jobs in their places."""
     if existing:
         return Inserted([existing[i].job_id if i in existing else job.id for i, job in enumerate(jobs)], existing)
-    return tuple.__new__(Inserted, ([job.id for job in jobs], existing, False))  # quicker than the class's own call
+    return tuple.__new__(Inserted, ([job.id for job in jobs], existing, False))  # faster than calling the class
 
 
 def unique_until_ms(unique: UniqueKey, now_ms: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Which groups of failures a queue has, as a server remembers it."""
+"""The groups of failures of a queue, as a server remembers them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LOOK_MS = 60_000
 
 
 class KnownGroups:
-    """The groups of a queue as this server has seen them last."""
+    """The groups of a queue as this server last saw them."""
 
     __slots__ = ("looked_ms", "names")
 
@@ -17,7 +17,7 @@ class KnownGroups:
         self.looked_ms: int | None = None
 
     def may_have_changed(self, now_ms: int) -> bool:
-        """Returns whether a look may find others: only a full set is not looked at each time."""
+        """Returns whether a read may find others: only a full set is not read each time."""
         if self.looked_ms is None or len(self.names) < GROUPS_MAX:
             return True
         return now_ms - self.looked_ms >= _LOOK_MS

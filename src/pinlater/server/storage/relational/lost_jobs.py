@@ -1,4 +1,5 @@
-"""Jobs whose own rows are gone, by hand or after the restore of a part: they are removed from the other tables, counted and logged."""
+"""Jobs whose own rows are gone, by a manual change or after a partial restore: they are removed from the other tables, counted and
+logged."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 class LostJobs:
-    """How many a shard has removed since its start."""
+    """How many lost jobs a shard has removed since its start."""
 
     __slots__ = ("jobs",)
 
@@ -16,6 +17,6 @@ class LostJobs:
         self.jobs = 0
 
     def count(self, jobs: int, where: str) -> None:
-        """Adds some that were removed. `where`: the store, for the log."""
+        """Adds removed jobs. `where`: the name of the store, for the log."""
         self.jobs += jobs
         logger.error("jobs are gone from %s: %d that had left rows in other tables", where, jobs)

@@ -42,7 +42,7 @@ async def _write(dialect: Dialect, moves: Sequence[Move], priority: int, now_ms:
 
 
 def _count(dialect: Dialect, moves: Sequence[Move], now_ms: int) -> None:
-    """Moves the counts of waiting and failed jobs. Totals say what happened under a priority, and stay."""
+    """Moves the counts of waiting and failed jobs. Totals show what happened under a priority, and stay."""
     for before, after in moves:
         left, entered = (dialect.counter(job.queue_id, job.priority) for job in (before, after))
         if before.state is PENDING:

@@ -1,23 +1,23 @@
 """Ordering keys: the first jobs of a key are ordinary ones, the others wait behind them.
 
-Each job with an ordering key that has not ended has a row in `ordered`, with a number that says its place among those of its key. The
-first one is where a job without a key would be. One behind it is in `ready`, too, but with a run-after that never comes (`BEHIND_MS` and
+Each job with an ordering key that has not ended has a row in `ordered`, with a number for its place among those of its key. The
+first one is stored like a job without a key. A job behind it is in `ready`, too, but with a run-after that never comes (`BEHIND_MS` plus
 its number). So it is PENDING for all code, no claim reads it, and the counters count it as not yet due. The transaction in which a job
-ends deletes its row of `ordered`, and gives the next one of the key the run-after that it has of its own.
+ends deletes its row of `ordered`, and gives the next one of the key its own run-after.
 
-A queue may let several jobs of a key go: then the first ones of the key are where a job without a key would be. Before a job that waits,
-each is marked as let go in its row, so that code that lets the next one go need not lock the rows of those in hand. A job that failed
-finally may stop its key: its row stays, marked so, and no job behind it goes.
+A queue may release several jobs of a key at a time: then the first ones of the key are stored like jobs without a key. Each of them is
+marked as released in its row before another job waits behind them, so that code that releases the next one need not lock the rows of
+those in progress. A job that failed finally may stop its key: its row stays, marked so, and no job behind it is released.
 
-The transaction reads the rows of the queues in the store, behind the lock of the keys. So servers need not agree about their settings and
-homes. A transaction in which jobs take places keeps the row from changing until it ends (`MoveHome`). While the jobs on a former home come
-first, none goes, whatever ends.
+The transaction reads the rows of the queues in the store, after it has locked the keys. So servers need not agree about their settings and
+homes. A transaction in which jobs take places keeps the row from changing until it ends (`MoveHome`). While jobs on a former home have to
+run first, none is released, whatever ends.
 
-Two transactions that change which job of a key is first wait for each other (`Dialect.lock_keys`): they take keys in order, after the rows
-of the jobs that they were asked about, and before the rows of jobs behind. One that ends only jobs behind needs no key.
+Two transactions that change which job of a key is first wait for each other (`Dialect.lock_keys`): they lock keys in order, after the
+rows of the jobs of their call, and before the rows of jobs behind. A transaction that ends only jobs behind others needs no key.
 
-Weakness: a transaction that ends a first job, and jobs behind others of other keys, may be in a circle with two others. Then the database
-ends one of them, and the server carries it out again.
+Weakness: a transaction that ends a first job, and jobs behind others of other keys, may form a deadlock with two others. Then the database
+aborts one of them, and the server executes it again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _OrderedRow(NamedTuple):
 
 
 class LastPlaces:
-    """The last places of keys that the transaction has locked: as the store has them, and then as the jobs that it enters change them."""
+    """The last places of keys that the transaction has locked: as the store has them, and then as the added jobs change them."""
 
     __slots__ = ("_free", "_last", "_most", "away")
 
@@ -74,10 +74,10 @@ class LastPlaces:
         away: Collection[int],
     ) -> None:
         self.away = away
-        """The queues whose jobs with ordering keys this shard does not take, by their ids."""
+        """The queues whose jobs with ordering keys this shard does not accept, by their ids."""
         self._last = last  # the highest number of each key that has jobs
-        self._most = most  # how many of a key may be in hand at a time
-        self._free = free  # how many more of a key may go at once
+        self._most = most  # how many jobs of a key may be in progress at a time
+        self._free = free  # how many more jobs of a key may be released at once
 
     def enter(self, jobs: Sequence[EnteringJob]) -> tuple[list[OrderedRow], dict[int, int]]:
         """Gives jobs their numbers, in this order. Returns their rows of `ordered`, which the caller stores, and the run-afters of those
@@ -109,7 +109,7 @@ async def last_places(dialect: Dialect, keys: Collection[OrderingKey]) -> LastPl
 
 async def away(dialect: Dialect, jobs: Iterable[JobRecord]) -> set[int]:
     """Returns the ids of those of these jobs that can't take a place again: another shard takes the jobs with ordering keys of their queue
-    now. One that has stopped its key still has its place."""
+    now. A job that has stopped its key still has its place."""
     keyed = [job for job in jobs if job.options.ordering_key is not None]
     if not keyed:
         return set()
@@ -127,7 +127,7 @@ async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]
 
 
 def _most_in_hand(keys: Iterable[OrderingKey], queues: Mapping[int, Queue], shard: str) -> dict[OrderingKey, int]:
-    """Returns how many jobs of each key may be in hand at a time: none while those on the former home come first."""
+    """Returns how many jobs of each key may be in progress at a time: none while those on the former home have to run first."""
     most = {
         queue_id: 0 if queue.home.waits and queue.home.is_at(shard) else queue.config.max_in_hand_per_key or 1
         for queue_id, queue in queues.items()
@@ -138,9 +138,9 @@ def _most_in_hand(keys: Iterable[OrderingKey], queues: Mapping[int, Queue], shar
 async def _free_places(
     dialect: Dialect, most: Mapping[OrderingKey, int], last: Collection[OrderingKey]
 ) -> dict[OrderingKey, int]:
-    """Returns how many more jobs of each key may go at once. `last`: the keys that have jobs.
+    """Returns how many more jobs of each key may be released at once. `last`: the keys that have jobs.
 
-    None while a job waits, since a later one must not go before it. The first one of a key does not, but may have stopped the key.
+    None while a job waits, since a later one must not overtake it. The first job of a key does not wait, but may have stopped the key.
     """
     places = await dialect.first_places([(key, number) for key, number in most.items() if number > 1 and key in last])
     free = {key: 0 if key in last and number <= 1 else number for key, number in most.items()}
@@ -155,7 +155,7 @@ async def _free_places(
 
 async def arrange(dialect: Dialect, changes: Changes) -> None:
     """Applies the changes of a call to the keys of its jobs: those that wait again after their end take the last places, and the next
-    ones go in the place of those that have ended. Call it before the rows of the jobs are written."""
+    ones are released in the place of those that have ended. Call it before the rows of the jobs are written."""
     moves = [(before, after) for before, after in changes.decided() if after.options.ordering_key is not None]
     stopping, back = await _failed(dialect, changes, [after for _, after in moves])
     revived = [after for before, after in moves if before.finished and not after.finished]
@@ -173,7 +173,7 @@ async def arrange(dialect: Dialect, changes: Changes) -> None:
     if ended:
         due_ms = await own_due_ms(dialect, [before for before, _ in ended])
         for _, job in ended:
-            if job.id in due_ms:  # what is shown of it from now on
+            if job.id in due_ms:  # the time that callers see from now on
                 changes.place(replace(job, run_after_ms=due_ms[job.id], changed=True))
     await leave(dialect, changes, [_ended(before) for before, _ in ended], [_key_of(job) for job in [*back, *held]])
 
@@ -181,7 +181,7 @@ async def arrange(dialect: Dialect, changes: Changes) -> None:
 async def _failed(
     dialect: Dialect, changes: Changes, jobs: Sequence[JobRecord]
 ) -> tuple[list[JobRecord], list[JobRecord]]:
-    """Returns the jobs that stop their keys, and the jobs that go to the end of their keys, since their attempts have failed."""
+    """Returns the jobs that stop their keys, and the jobs that go to the end of their keys because their attempts have failed."""
     finally_failed = [job for job in jobs if changes.finally_failed(job)]
     retried = [job for job in jobs if changes.will_retry(job)]
     if not finally_failed and not retried:
@@ -192,7 +192,7 @@ async def _failed(
 
 
 async def _stopped(dialect: Dialect, ids: Collection[int]) -> set[int]:
-    """Returns those of these jobs that have stopped their keys: their places are theirs although they have failed."""
+    """Returns those of these jobs that have stopped their keys: they keep their places although they have failed."""
     rows = await dialect.select_of("load_ordered", sorted(ids))
     return {job_id for job_id, _, _, due_ms in rows if due_ms == STOPPED_MS}
 
@@ -217,13 +217,13 @@ async def placed(dialect: Dialect, jobs: Sequence[JobRecord], now_ms: int) -> li
 async def leave(
     dialect: Dialect, changes: Changes, ended: Sequence[EndedJob], keys: Sequence[OrderingKey] = ()
 ) -> None:
-    """Adds to the changes that the next jobs of the keys of these jobs go. `keys`: further keys whose jobs may go."""
+    """Adds to the changes the release of the next jobs of the keys of these jobs. `keys`: further keys whose jobs may be released."""
     dialect.delete_ordered(sorted([job.id for job in ended]))
     await let_go(dialect, changes, {*keys, *(job.key for job in ended if not job.behind)})
 
 
 async def let_go(dialect: Dialect, changes: Changes, of_keys: Collection[OrderingKey]) -> None:
-    """Adds to the changes that the first jobs of these keys go, as many as the settings of their queues say."""
+    """Adds to the changes the release of the first jobs of these keys, as many as the settings of their queues allow."""
     keys = sorted(of_keys)
     if not keys:
         return
@@ -237,7 +237,7 @@ async def let_go(dialect: Dialect, changes: Changes, of_keys: Collection[Orderin
 
 
 async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
-    """Adds to the changes that the next jobs of a key go, which no job stops any longer. Returns how many did."""
+    """Adds to the changes the release of the next jobs of a key that no job stops any longer. Returns how many jobs stopped it."""
     dialect.lock_keys([key])
     rows = await dialect.first_places([(key, IN_HAND_PER_KEY_MAX)])
     stopped = sorted([job_id for _, _, job_id, due_ms in rows if due_ms == STOPPED_MS])
@@ -247,7 +247,7 @@ async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
 
 
 async def _first(dialect: Dialect, keys: Sequence[OrderingKey]) -> dict[OrderingKey, list[_OrderedRow]]:
-    """The jobs of each key that may be in hand at a time."""
+    """The jobs of each key that may be in progress at a time."""
     found, queues = await dialect.select_keys("first_of_keys", keys)
     first: dict[OrderingKey, list[_OrderedRow]] = {(queue_id, text_of(key)): [] for queue_id, key, _, _ in found}
     most = _most_in_hand(first, queues, dialect.shard)
@@ -263,7 +263,7 @@ async def _first(dialect: Dialect, keys: Sequence[OrderingKey]) -> dict[Ordering
 
 async def _let_go(dialect: Dialect, changes: Changes, first: Collection[Sequence[_OrderedRow]]) -> set[int]:
     """Makes those of these jobs ready that wait behind others, unless one before them stops their key. Returns the ids of those that have
-    ended meanwhile, by another transaction, or whose own rows are gone. None of their keys goes: they may have stopped it."""
+    ended meanwhile, by another transaction, or whose own rows are gone. None of their keys is released: they may have stopped it."""
     going = [_going(places) for places in first]
     await load(dialect, changes, sorted([place.id for places in going for place in places]))
     gone: set[int] = set()
@@ -283,7 +283,7 @@ async def _let_go(dialect: Dialect, changes: Changes, first: Collection[Sequence
 
 
 def _going(places: Iterable[_OrderedRow]) -> list[_OrderedRow]:
-    """Returns the first jobs of a key, up to one that stopped the key, without those that are marked as let go."""
+    """Returns the first jobs of a key, up to one that stopped the key, without those that are marked as released."""
     going: list[_OrderedRow] = []
     for place in places:
         if place.due_ms == STOPPED_MS:
@@ -294,7 +294,7 @@ def _going(places: Iterable[_OrderedRow]) -> list[_OrderedRow]:
 
 
 async def leave_places(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> None:
-    """Does what `leave` does for those of these jobs that have a place among the jobs of their keys."""
+    """Does the same as `leave` for those of these jobs that have a place among the jobs of their keys."""
     found = await dialect.select_of("load_ordered", sorted(ids))
     ended = [EndedJob(job_id, (queue_id, text_of(key)), behind=False) for job_id, queue_id, key, _ in found]
     if ended:

@@ -1,6 +1,6 @@
 """Which acks are plain: a success without a status, of a job at its first attempt. Each store finishes these by statements of its own.
 
-A job with an ordering key may have a plain ack, too; then the next one of its key goes.
+A job with an ordering key may have a plain ack, too; then the next one of its key is released.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Split(NamedTuple):
 
 
 def split(acks: Sequence[JobAck], claims: dict[int, tuple[Any, ...]], queues: Mapping[str, _QueueWithId]) -> Split:
-    """`claims`: by job id, (job id, queue id, priority, flags, token); those that are found are taken out."""
+    """`claims`: by job id, (job id, queue id, priority, flags, token); the function removes those that it finds."""
     plain: list[int] = []
     counts: dict[tuple[str, int], int] = {}
     others: list[int] = []

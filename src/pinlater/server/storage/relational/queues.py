@@ -14,12 +14,12 @@ _FORGOTTEN_MAX = 1_000
 
 
 def merged(shard: str, given: Queue, looked: QueueLook) -> Queue:
-    """Returns what happens to a queue on a shard when another shard's view of it is merged; one whose life is over does not exist."""
+    """Returns the result for a queue on a shard when another shard's view of it is merged; a queue whose life is over does not exist."""
     return given.made_after(looked.deleted_ms) if looked.queue is None else looked.queue.row_of(shard, given)
 
 
 async def merge(dialect: Dialect, queues: Sequence[Queue], now_ms: int) -> list[Queue]:
-    """Carries out `MergeQueues`. Nothing is locked or written if there is nothing to do."""
+    """Executes `MergeQueues`. Nothing is locked or written if there is nothing to do."""
     table = dialect.queue_table()
     return [await _merge(table, dialect.shard, queue, now_ms) for queue in queues]
 
@@ -33,7 +33,7 @@ async def _merge(table: QueueTable, shard: str, given: Queue, now_ms: int) -> Qu
 
 
 async def delete(dialect: Dialect, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
-    """Carries out `DeleteQueues`. Forgets some old deletions."""
+    """Executes `DeleteQueues`. Forgets some old deletions."""
     table = dialect.queue_table()
     gone: list[int] = []
     newest_ms = 0
@@ -69,7 +69,7 @@ async def configure(
 
 
 async def move_home(dialect: Dialect, queue: str, known: Home, home: Home) -> Home | PinLaterError:
-    """Carries out `MoveHome`. Waits for the inserts that have read the row of the queue."""
+    """Executes `MoveHome`. Waits for the inserts that have read the row of the queue."""
     table = dialect.queue_table()
     found = await table.lock(queue)
     if found is None:

@@ -1,4 +1,4 @@
-"""Reads on a reader's connection, which sees what was committed: lookups, scans, keys, queues."""
+"""Reads on a reader's connection, which sees committed data: lookups, scans, keys, queues."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class BoundStatement(NamedTuple):
 
 
 class Reader(Protocol):
-    """A connection to the shard `shard` that only reads. Text goes in as `str`; MySQL answers names as bytes."""
+    """A connection to the shard `shard` that only reads. Strings go in as `str`; MySQL returns names as bytes."""
 
     @property
     def shard(self) -> str: ...
@@ -80,7 +80,7 @@ async def find_requests(
 
 
 async def find_unique(reader: Reader, keys: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
-    """The job that has each key now, by one statement for a key in up to five hundred queues."""
+    """The job that has each key now; one statement looks a key up in up to five hundred queues."""
     queues: dict[str, list[str]] = {}
     for ref in keys:
         queues.setdefault(ref.key, []).append(ref.queue)
@@ -129,7 +129,7 @@ async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
 
 
 async def find_ahead_in_key(reader: Reader, key: JobKey, limit: int) -> AheadInKey | None:
-    """Returns what comes before a job under its ordering key."""
+    """Returns the jobs that precede a job under its ordering key."""
     rows = await reader.select("find_place_in_key", id=key.id)
     if not rows:
         return None
@@ -150,7 +150,7 @@ async def count_ordered(reader: Reader, queue: str, limit: int) -> int:
 
 
 async def lookup(reader: Reader, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
-    """Returns all that is known of each job, or None if no job has this queue, priority and id."""
+    """Returns all that is known about each job, or None if no job has this queue, priority and id."""
     ids = sorted({key.id for key in keys})
     jobs = reader.jobs(ids, bodies=bodies, at_once=_JOBS_A_LOOK)
     found = {key: job_info(job, key.on(reader.shard)) async for key, job in jobs}
@@ -159,7 +159,7 @@ async def lookup(reader: Reader, keys: Sequence[JobKey], bodies: bool) -> list[J
 
 
 async def _show_due(reader: Reader, jobs: Mapping[int, JobInfo]) -> None:
-    """Jobs that wait behind others of their ordering key are shown with the run-afters that they have of their own."""
+    """Jobs that wait behind others of their ordering key are shown with their own run-afters."""
     behind = [job_id for job_id, job in jobs.items() if (job.run_after_ms or 0) > BEHIND_MS]
     if behind:
         for job_id, _, _, due_ms in await reader.select("load_ordered", ids=behind):
@@ -167,8 +167,8 @@ async def _show_due(reader: Reader, jobs: Mapping[int, JobInfo]) -> None:
 
 
 async def scan(reader: Reader, page: Page) -> list[PageRow] | PinLaterError:
-    """The order of the page first, then all about its jobs: two statements if no job moves on in between. If one does, the next ones take
-    its place, since a short page is taken for the last one."""
+    """First the order of the page, then the data of its jobs: two statements if no job moves in between. If one does, the next ones take
+    its place, since callers take a short page for the last one."""
     rows: list[PageRow] = []
     while True:
         order = await _page_order(reader, page._replace(limit=page.limit - len(rows)))
@@ -221,7 +221,7 @@ async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | Pin
 
 
 async def counts(reader: Reader, queues: Sequence[str]) -> list[QueueCounts]:
-    """Counters as they stand; one seek each for the job that waits longest."""
+    """Counters as they are; one seek each for the job that waits longest."""
     if not queues:
         return []
     return counted(await reader.select("count_jobs", names=list(queues), behind_ms=BEHIND_MS, most_behind=BEHIND_MAX))

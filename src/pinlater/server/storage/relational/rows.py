@@ -1,4 +1,4 @@
-"""Rows of the tables that the relational stores keep alike, with a name for each column."""
+"""Rows of the tables that are the same in all relational stores, with a name for each column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClaimRow(NamedTuple):
 
 
 class StateRow(NamedTuple):
-    """The columns of the statement `load_states`: where a job is. In no state: what remains of a deleted job."""
+    """The columns of the statement `load_states`: the state of a job. In no state: the rest of a deleted job."""
 
     id: int
     queue_id: int

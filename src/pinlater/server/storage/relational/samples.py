@@ -1,4 +1,4 @@
-"""The history of queues. MySQL saves and deletes samples in a way of its own, since none is a change that other servers look for."""
+"""The history of queues. MySQL saves and deletes samples in its own way, since none counts as a change for other servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def find(reader: Reader, ranges: Sequence[SampleRange]) -> list[StoredSamp
 
 
 async def save(dialect: Dialect, samples: Sequence[StoredSample]) -> None:
-    """Saves samples, each in the place of one with the same key."""
+    """Saves samples, each replacing the one with the same key."""
     dialect.insert("save_samples", samples)
 
 

@@ -1,4 +1,4 @@
-"""The commands of a shard that only relational code executes. The store decides what each works with."""
+"""The commands of a shard that only relational code executes. The store determines the transaction or reader of each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def looks_up(work: Read[P, T]) -> Operation[P, T]:
 
 
 def walks(work: Read[P, T]) -> Operation[P, T]:
-    """Returns an operation that looks at any number of committed rows."""
+    """Returns an operation that reads any number of committed rows."""
 
     async def operation(shard: RelationalShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await shard._walk(work, *args, **kwargs)  # noqa: SLF001
@@ -63,7 +63,7 @@ class RelationalShard(CommandTable, ABC):
 
     @abstractmethod
     async def _walk(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs a look at any number of committed rows."""
+        """Runs a read of any number of committed rows."""
 
     async def _configure_queue(
         self, name: str, config: QueueConfig | None = None, paused: bool | None = None, version: str = "", by: str = ""
@@ -72,13 +72,13 @@ class RelationalShard(CommandTable, ABC):
             raise QueueNotFound.of(name)
 
     async def _prune_trail(self, before: str, limit: int) -> int:
-        """Deletes what is old. Looks first, because a change makes other servers refresh the shard."""
+        """Deletes what is old. Reads first, because a change makes other servers refresh the shard."""
         if limit <= 0 or not await self._look_up(trail.any_before, before):
             return 0
         return await self._change(trail.prune, before, limit)
 
     async def _prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
-        """Deletes what is old. Looks first, because a change makes other servers refresh the shard."""
+        """Deletes what is old. Reads first, because a change makes other servers refresh the shard."""
         if limit <= 0 or not await self._look_up(failures.any_before, before_ms, before_hour):
             return 0
         return await self._change(failures.prune, before_ms, before_hour, limit)

@@ -1,4 +1,4 @@
-"""The shard map that jobs were placed by, and since when it has been the same."""
+"""The shard map by which jobs were placed, and since when it has been the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME = "shard_map"
 
 
 async def note_map(dialect: Dialect, shard_map: str, now_ms: int) -> int:
-    """Stores a new map. Since when the map is this one."""
+    """Stores a new map. Returns since when the map has been this one."""
     rows = await dialect.select("current_meta", name=_NAME)
     kept, since_ms = json.loads(rows[0][0]) if rows else (None, now_ms)
     if kept == shard_map:

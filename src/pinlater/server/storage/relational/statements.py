@@ -2,8 +2,8 @@
 `queries/` of a dialect.
 
 A statement begins with `-- name: its_name(parameters)` (over two lines if they are many), extends to the next such line, and has
-`:name` for each parameter. A shared one has the words of both dialects: upserts as SQLite writes them, MySQL's locks and indexes,
-`IN (:list)`, and `VALUES :rows` for rows of its parameters. Each dialect replaces what it does not know.
+`:name` for each parameter. A shared one has the syntax of both dialects: upserts as SQLite writes them, MySQL's locks and indexes, `IN
+(:list)`, and `VALUES :rows` for rows of its parameters. Each dialect replaces the syntax that it does not support.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 
 
 class Statement(NamedTuple):
-    """A statement as it stands in its file, without its comments."""
+    """A statement as it is in its file, without its comments."""
 
     name: str
     parameters: tuple[str, ...]

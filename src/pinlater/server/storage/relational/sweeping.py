@@ -1,4 +1,4 @@
-"""Claims past their deadline and jobs past their expiry, a bounded number a call."""
+"""Claims past their deadline and jobs past their expiry, a bounded number per call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pinlater.server.storage.relational.loading import load
 from pinlater.server.storage.values import Swept
 
 READ_MAX = 2_000
-# Expiries of jobs that do not wait any more do not count against the limit; this bounds how many of them one call reads.
+# Expiries of jobs that no longer wait do not count against the limit; this bounds how many of them one call reads.
 _EXPIRY_ROUNDS_MAX = 10
 
 
@@ -68,7 +68,7 @@ async def expire_jobs(dialect: Dialect, now_ms: int, limit: int) -> list[Swept]:
 
 
 async def expire(dialect: Dialect, ids: Sequence[int], now_ms: int) -> None:
-    """Expires the jobs that a claim met past their expiry."""
+    """Expires the jobs past their expiry that a claim found."""
     changes = Changes(now_ms)
     jobs, _ = await load(dialect, changes, ids)
     for job in jobs:

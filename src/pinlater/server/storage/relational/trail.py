@@ -1,6 +1,6 @@
-"""The trail, in the table `audit`: rows in the order in which they came, found by their names.
+"""The trail, in the table `audit`: rows in the order of insertion, found by their names.
 
-The numbers of rows bound how many there are without a count of them.
+The numbers of rows bound how many there are without counting them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.relational.rows import text_of
 from pinlater.server.storage.values import TRAIL_END, TrailEntry
 
-# The most rows that an insert deletes for the bound: more than it inserts, so that a lower bound comes true by and by.
+# The most rows that an insert deletes for the bound: more than it inserts, so that a lower bound takes effect gradually.
 _DELETED_MAX = 1_000
 
 

@@ -1,9 +1,9 @@
 """A copy of the store while a server runs on it.
 
 SQLite's backup interface copies page by page within one read snapshot that is held from the first step to the last: writers continue,
-and the copy is the store as it was when the copying began. Without the held snapshot every write between two steps would start the
-copy anew, so that beside a busy server it would never end; `VACUUM INTO` would rebuild each index for a smaller file, at several
-times the work. Weakness: the write-ahead log can't start over while the snapshot is held, so it grows for as long as the copy takes.
+and the copy is the store as it was when the copying began. Without the held snapshot every write between two steps would restart the
+copy, so that with a busy server it would never end; `VACUUM INTO` would rebuild each index for a smaller file, at several times the work.
+Weakness: the write-ahead log can't start over while the snapshot is held, so it grows for as long as the copy takes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEP_PAGES = 1_000
 
 
 class BackupRefused(CallerError):
-    """The source isn't there, or the target is."""
+    """The source doesn't exist, or the target does."""
 
     detail = "BACKUP_REFUSED"
 
@@ -47,7 +47,7 @@ def backup(source: Path, target: Path, progress: Callable[[int, int], None] | No
     try:
         _copy(source, partial, progress)
         _sync(partial)
-        os.link(partial, target)  # unlike a rename it refuses to overwrite what has appeared meanwhile
+        os.link(partial, target)  # unlike a rename it refuses to overwrite a file that has appeared meanwhile
     except FileExistsError as error:
         raise BackupRefused(f"{target} exists already and is not overwritten") from error
     except sqlite3.Error as error:
@@ -69,7 +69,7 @@ def _copy(source: Path, partial: Path, progress: Callable[[int, int], None] | No
         reader.execute("SELECT count(*) FROM queues").fetchone()  # the snapshot begins with the first read
         reader.backup(copy, pages=_STEP_PAGES, progress=told)
         reader.execute("ROLLBACK")
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, complete in itself; a server turns the log on again
+        copy.execute("PRAGMA journal_mode = DELETE")  # one complete file; a server turns the log on again
 
 
 def _sync(path: Path) -> None:

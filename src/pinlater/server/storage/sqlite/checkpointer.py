@@ -1,11 +1,12 @@
 """Copies the write-ahead log into the file, so that the log starts over and stays short.
 
 SQLite from 3.7.0 to 3.51.2 (except for 3.50.7 and 3.44.6) can damage a file if a checkpoint of one connection begins while a commit of
-another makes the log start over. So the writer's connection does both: the writer has its thread copy the log between two transactions. No
+another makes the log start over. So the writer's connection does both: the writer's thread copies the log between two transactions. No
 other connection copies the log, except that SQLite lets the last one that closes the file do it, which is then alone.
 
-While a reader holds an old snapshot, the log grows, because what was committed after the snapshot cannot be copied. When the reader has
-gone, the log gets its usual length again: SQLite cuts it as it starts over (`journal_size_limit`), and in an idle store this module does.
+While a reader holds an old snapshot, the log grows, because changes that were committed after the snapshot cannot be copied. When the
+reader has gone, the log gets its usual length again: SQLite truncates it as it starts over (`journal_size_limit`), and in an idle store
+this module does.
 
 Weakness: calls wait while the log is copied. That takes some milliseconds, and after a long read about as long as the disk needs for the
 pages that were changed meanwhile.
@@ -23,7 +24,7 @@ LOOKS_AN_INTERVAL = 4
 
 
 class Checkpointer:
-    """Says whether the log is to be copied, and copies it."""
+    """Decides when to copy the log, and copies it."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, settings: SqliteSettings) -> None:
         self._connection = connection
@@ -35,7 +36,7 @@ class Checkpointer:
         self._is_held = False  # the last copy is not complete, because of a reader or an error
 
     def wanted(self, commits: int) -> bool:
-        """Returns whether the log is to be copied or cut. To be asked `LOOKS_AN_INTERVAL` times in an interval, with the commits so far.
+        """Returns whether the log is to be copied or cut. Call it `LOOKS_AN_INTERVAL` times in an interval, with the commits so far.
 
         A log that grows beyond its usual length is copied before the interval is over: many small copies delay calls less.
         """
@@ -48,7 +49,7 @@ class Checkpointer:
     def _is_long(self) -> bool:
         try:
             return log_of(self._path).stat().st_size > kept_log_bytes(self._settings)
-        except OSError:  # it was moved: the next transaction says so
+        except OSError:  # it was moved: the next transaction reports that
             return False
 
     def run(self) -> None:

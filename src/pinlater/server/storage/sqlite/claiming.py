@@ -1,7 +1,7 @@
-"""Handing out due jobs: for each priority that has any, one read in the order of `ready`'s key and one delete of exactly that range.
+"""Hands out due jobs: for each priority that has any, one read in the order of `ready`'s key and one delete of exactly that range.
 
-The rows handed out are always the first ones of the key, so the range up to the last of them holds nothing else; a job that does not
-fit into the bytes of a call ends the reading and stays.
+The rows handed out are always the first ones of the key, so the range up to the last of them contains nothing else; a job that does not
+fit into the bytes of a call ends the read and stays.
 
 A claim of queues in which nothing is due is answered from the counters in memory, without a transaction (`_recall`).
 """
@@ -27,10 +27,10 @@ from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Work
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
-# An order reads at most this many expired or lost jobs on its way; the caller comes again, as the next due time is then in the past.
+# An order reads at most this many expired or lost jobs; the caller asks again, as the next due time is then in the past.
 _PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
-# From here on the jobs of one call whose claims have the same flags go in by one statement over a list of ids.
+# If one call has at least this many jobs whose claims have the same flags, they are inserted by one statement over a list of ids.
 _LIST_MIN = 6
 
 _LIMIT, _JOBS = attrgetter("limit"), attrgetter("jobs")
@@ -62,7 +62,7 @@ def _claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) 
 
 
 def _recall(queue_cache: SqliteQueueCache, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed] | None:
-    """Returns what `_claim` would answer, if the counters say that nothing is due in any of these queues, or None if a claim has to look.
+    """Returns the answer of `_claim`, if the counters show that nothing is due in any of these queues, or None if a claim has to read.
 
     `_claim` refuses a queue that memory lacks.
     """
@@ -81,7 +81,7 @@ def _recall(queue_cache: SqliteQueueCache, orders: Sequence[ClaimOrder], now_ms:
 def _first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> tuple[int | None, tuple[int, int] | None]:
     """Returns the earliest run-after of all that wait, and the first job that is due now (`Claimed.head`).
 
-    If nothing is due, the counters mostly know it without a look, and learn it otherwise.
+    If nothing is due, the counters usually know it without a read, and learn it otherwise.
     """
     first, head = NEVER_MS, None
     for counter in queue.counters.values():
@@ -101,7 +101,7 @@ def _first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> tuple[int | 
 
 
 class _Share:
-    """What one dequeue call gets."""
+    """The jobs of one dequeue call."""
 
     __slots__ = ("bytes_left", "holder", "jobs", "limit", "ordered", "plain")
 
@@ -113,7 +113,7 @@ class _Share:
 
 
 class _OpenOrder:
-    """One order being filled."""
+    """The jobs collected so far for one order."""
 
     def __init__(
         self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether
@@ -179,8 +179,8 @@ class _OpenOrder:
             more = used == asked
 
     def _expire(self, counter: Counter) -> None:
-        """Ends the expired jobs that were met. Their rows of `ready` are put back for that: the next one of an ordering key may become
-        ready where the claim has read, and must not be deleted with what it read."""
+        """Ends expired jobs that the claim found. Their rows of `ready` are put back first: the next job of an ordering key may become
+        ready within the range that the claim has read, and must not be deleted with it."""
         dialect = SqliteDialect(self._transaction)
         dialect.insert("insert_ready", [(counter.queue_id, counter.priority, *row) for row in self._expired])
         at_once(sweeping.expire(dialect, [job_id for _, job_id, _ in self._expired], self._now_ms))
@@ -188,7 +188,8 @@ class _OpenOrder:
         self._expired.clear()
 
     def _hand_out(self, counter: Counter, rows: Iterable[Any]) -> tuple[int, tuple[int, int] | None]:
-        """Shares the rows out: one turn a job. Measured, and SQLite's own: it reads bodies row by row and stops where the bytes end.
+        """Distributes the rows: one iteration per job. Measured, and specific to SQLite: it reads bodies row by row and stops when the
+        bytes are used up.
 
         Returns how many rows were used, and the last one's key.
         """
@@ -264,7 +265,7 @@ class _OpenOrder:
         return self._share
 
     def _store_plain(self, share: _Share, priority: int) -> None:
-        """The claims of one call's plain jobs of one priority, and of those with nothing but an ordering key."""
+        """The claims of one call's plain jobs of one priority, and of those that have only an ordering key."""
         descriptor, source, token = share.holder
         about = (self._queue.queue_id, priority, self._now_ms, self._until_ms, self._timeout_ms)
         for ids, flags in ((share.plain, 0), (share.ordered, HAS_ORDER)):

@@ -1,12 +1,12 @@
-"""What a COMMIT needs: the files that were opened must still be there, and it runs on the loop while commits are quick, in a thread while
-they are not.
+"""The conditions of a COMMIT: the files that were opened must still be there; and it runs on the loop while commits are quick, in a
+thread while they are not.
 
-A file that was moved or deleted can be written to for as long as it is open, and what is written is lost when it is closed. So no
-transaction commits, and no call is acknowledged, while it is away. The same holds for the lock file, which tells the next server that the
-store is in use. Costs three calls of `stat` a transaction.
+A file that was moved or deleted can be written to for as long as it is open, and the data are lost when it is closed. So no
+transaction commits, and no call is acknowledged, while one is away. The same applies to the lock file, which tells the next server that
+the store is in use. Costs three calls of `stat` a transaction.
 
-A time taken in the thread includes waiting for the interpreter's lock and so says little about the disk; every now and then, when the
-thread's best time gives hope, one commit is tried on the loop again.
+A time taken in the thread includes waiting for the interpreter's lock and so says little about the disk; now and then, when the thread's
+best time is promising, one commit is tried on the loop again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pinlater.domain.errors import ShardConnectionFailed
 _PROBE_EVERY = 64
 _HOPEFUL = 4
 _STEPS = 32
-# On an idle store an inline commit delays no other call, and a hand-over costs most when everything sleeps: it may wait this many
-# times as long on the loop.
+# On an idle store an inline commit delays no other call, and a hand-over is most expensive when everything sleeps: the commit may take
+# this many times as long on the loop.
 _IDLE_TIMES = 10
 
 Work = Callable[[], float]
@@ -42,7 +42,7 @@ class FileIdentity:
             self._files.append((os.fsencode(name), found.st_dev, found.st_ino))
 
     def check(self) -> None:
-        """Raises `ShardConnectionFailed` while one of the files is gone or another one has taken its place."""
+        """Raises `ShardConnectionFailed` while one of the files is gone or has been replaced."""
         for name, device, inode in self._files:
             try:
                 found = os.stat(name)  # noqa: PTH116 - this is on the way of each transaction
@@ -64,7 +64,8 @@ class FileIdentity:
 
 
 class CommitPace:
-    """A running median of what a commit on the loop costs: it moves by a small step towards each sample, whatever that one's size."""
+    """A running median of the duration of a commit on the loop: it moves by a small step towards each sample, whatever the sample's
+    size."""
 
     __slots__ = ("_best_s", "_limit_s", "_median_s", "_since_probe", "_step_s", "_usual_s")
 
@@ -100,7 +101,7 @@ class CommitPace:
 
 
 class CommitThread:
-    """Runs one piece of work at a time and tells the loop: `done(result, None)` or `done(None, error)`.
+    """Runs one piece of work at a time and notifies the loop: `done(result, None)` or `done(None, error)`.
 
     A SimpleQueue there and `call_soon_threadsafe` back is the cheapest hand-over that there is.
     """

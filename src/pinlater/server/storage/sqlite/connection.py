@@ -1,4 +1,4 @@
-"""Connections to the file, all set up alike, and the plain text of why one can't be had."""
+"""Connections to the file, all configured alike, and a plain error text if one can't be opened."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def kept_log_bytes(settings: SqliteSettings) -> int:
 
 
 def reserve_log(path: Path, settings: SqliteSettings) -> None:
-    """Makes the write-ahead log as long as it will soon be anyway, with zeros at its end, which SQLite takes for no frames.
+    """Extends the write-ahead log to the length that it will soon have anyway, with zeros at its end, which SQLite does not take for
+    frames.
 
     A flush of a file that grows has to store its new length too and takes twice as long (measured: 0.13 ms against 0.25 ms). Only for
     the process that holds the lock and has no transaction open. On a full disk it does nothing: the log grows as it must.

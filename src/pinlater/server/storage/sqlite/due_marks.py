@@ -1,4 +1,4 @@
-"""The mark up to which waiting jobs count as due: moved over jobs whose run-after has come, a bounded number a call."""
+"""The mark up to which waiting jobs count as due: moved over jobs that became due, a bounded number per call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _behind(counter: Counter, now_ms: int) -> bool:
 
 
 def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
-    """Counts jobs whose time has come as due, and (after the clock went back) those whose time has not as future again."""
+    """Counts jobs that became due as due, and (after the clock went back) those that are no longer due as future again."""
     moved = 0
     for queue in transaction.queue_cache.queues.values():
         for counter in queue.counters.values():
@@ -53,7 +53,7 @@ def _advance(transaction: Transaction, counter: Counter, now_ms: int, limit: int
 
 
 def _take_mark_back(transaction: Transaction, counter: Counter, now_ms: int) -> None:
-    """Takes the mark back, after a restart with the clock set back. Does it all at once: the jobs in between are few, or it happens
+    """Moves the mark back, after a restart with the clock set back. Does it all at once: the jobs in between are few, or it happens
     once.
     """
     where = (counter.queue_id, counter.priority, now_ms, I64_MAX, counter.mark_ms, counter.mark_id)

@@ -1,4 +1,4 @@
-"""Translates SQLite's errors: whose fault it was, and what would help."""
+"""Translates SQLite's errors: their cause, and a remedy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Acks. Most are plain (`relational/plain_acks.py`), which take four statements a call; all others go through `relational/in_hand.py`.
+"""Acks. Most acks are plain (`relational/plain_acks.py`), which take four statements a call; all others take `relational/in_hand.py`.
 
-Plain acks of jobs with ordering keys take one statement a call more. If the counters say that jobs of the queue are not yet due, as those
-behind others are, they take one more, and two and one a job for the next ones.
+Plain acks of jobs with ordering keys take one more statement a call. If the counters show jobs of the queue that are not yet due, such as
+those behind others, they take one more, and for the next jobs two plus one a job.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> li
 
 
 def _let_next_go(transaction: Transaction, ended: Sequence[int], now_ms: int) -> None:
-    """Does what `ordering.leave` does for jobs that were first, without loading those that go. The rows of these change in place."""
+    """Does the same as `ordering.leave` for jobs that were first, without loading the jobs that are released. The rows of these change in
+    place."""
     found = _SELECT_NEXT.run(transaction.execute, ended, BEHIND_MS).fetchall()
     dialect = SqliteDialect(transaction)
     if any(row[3] is None for row in found):

@@ -1,6 +1,6 @@
-"""Garbage: finished jobs past their time to live, keys that have ended, and what deleted queues left.
+"""Garbage: finished jobs past their time to live, expired keys, and the remains of deleted queues.
 
-The queue cache tells whether there can be any, so that an idle store is asked nothing.
+The queue cache knows whether there can be any, so that an idle store gets no queries.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _free_dropped(transaction: Transaction, limit: int) -> int:
 
 
 def _free_claims(transaction: Transaction, limit: int) -> int:
-    """Deletes claimed jobs of deleted queues, by the counters: the look for claims of one queue reads all claims."""
+    """Deletes claimed jobs of deleted queues, by the counters: searching the claims of one queue reads all claims."""
     dialect = SqliteDialect(transaction)
     left = limit
     for queue_id, counters in transaction.queue_cache.dropped.items():

@@ -3,7 +3,7 @@
 A COMMIT waits for no disk, so calls gain nothing by sharing one. Without a thread, a timer or a turn of the loop between a call and
 its effect, the same calls in the same order have the same results: the simulator and users' tests depend on that.
 
-Weakness: a long call holds up the event loop.
+Weakness: a long call blocks the event loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IN_MEMORY = Path(":memory:")
 
 
 class InlineWriter:
-    """Carries out each call as a transaction of its own. `commits` counts them; a failure leaves nothing to repair, so none is `failed`."""
+    """Executes each call as a transaction of its own. `commits` counts them; a failure leaves nothing to repair, so none is `failed`."""
 
     failed = False
 
@@ -39,11 +39,11 @@ class InlineWriter:
         self._batches: list[tuple[WaitingBatch, Works]] = []
 
     async def carry_out(self, work: Work[T]) -> T:
-        """Returns the result of `work`, or what memory knows without it."""
+        """Returns the result of `work`, or the result from memory without it."""
         return self._carry_out(work)
 
     def join(self, batch: WaitingBatch, works: Works) -> None:
-        """Carries out what waits in a batch, from the next turn of the loop on."""
+        """Executes the waiting calls of a batch, from the next turn of the loop on."""
         if not self._batches:
             asyncio.get_running_loop().call_soon(self._turn)
         self._batches.append((batch, works))
@@ -63,7 +63,7 @@ class InlineWriter:
                 self.join(batch, works)
 
     def _carry_out(self, work: Work[T]) -> T:
-        """Runs all steps in one turn of the loop: between two, readers on the same connection would see half of the work."""
+        """Runs all steps in one turn of the loop: between two of them, readers on the same connection would see half of the work."""
         known = None if work.recall is None else work.recall(self._queue_cache)
         if known is not None:
             return known
@@ -91,20 +91,20 @@ class InlineWriter:
 
 
 class InlineReaders:
-    """Reads on the writer's connection, which is never within a transaction when a reader gets its turn."""
+    """Reads on the writer's connection, which is never within a transaction when a reader runs."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def quick(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Returns what `read` finds."""
+        """Returns the result of `read`."""
         try:
             return read(self._connection)
         except sqlite3.Error as error:
             raise translate(error, IN_MEMORY) from error
 
     async def long(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Returns the same, for code that reads many rows."""
+        """Does the same, for code that reads many rows."""
         return self.quick(read)
 
 

@@ -1,7 +1,8 @@
-"""Storing new jobs: all of a request or none of it, all requests of a call in a few multi-row statements.
+"""Stores new jobs: all of a request or none of it, all requests of a call in a few multi-row statements.
 
 The rows of `ready` are copied from `jobs` within SQLite: new ids are above the highest known id, so a range finds exactly the new
-rows. Ids that are not (another lane's smaller ones came later, or the same insert comes again) take a slower way that looks first.
+rows. Ids that are not above it (another lane's smaller ones came later, or the same insert is repeated) take a slower path that reads
+first.
 
 A call of very many jobs, or of very many bytes, does the same in steps of the writer, each of a bounded part.
 """
@@ -33,7 +34,7 @@ from pinlater.server.storage.values import (
     out_of_order,
 )
 
-# A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
+# A longer call is executed in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
 _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
@@ -58,7 +59,7 @@ def insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inse
     for request in requests:
         jobs += len(request.jobs)
         size += sum(map(len, map(_BODY, request.jobs)))
-    if jobs > _LONG_JOBS or size > _LONG_BYTES:  # it would hold the loop for long
+    if jobs > _LONG_JOBS or size > _LONG_BYTES:  # it would block the loop for long
         return in_steps(partial(_insert_in_steps, requests=requests, now_ms=now_ms))
     return Work(partial(_insert, requests=requests, now_ms=now_ms))
 
@@ -120,7 +121,7 @@ class _Batch:
         self._ordered: list[OrderedRow] = []
 
     def recall(self, requests: Sequence[InsertRequest]) -> None:
-        """Looks all the request keys up that come, at once."""
+        """Looks up all request keys at once."""
         queues = self._queue_cache.queues
         wanted: list[object] = []
         for request in requests:
@@ -156,7 +157,7 @@ class _Batch:
         self._add_rows(queue, jobs)
         if existing or request.request_key is not None:
             return self._answer(queue, request, existing)
-        return tuple.__new__(Inserted, (list(map(_ID, jobs)), existing, False))  # quicker than the class's own call
+        return tuple.__new__(Inserted, (list(map(_ID, jobs)), existing, False))  # faster than calling the class
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
         """Adds as `add` does, but stores the rows step by step."""
@@ -190,7 +191,7 @@ class _Batch:
         return self._answer(queue, request, existing)
 
     def _is_away(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> bool:
-        """Returns whether some have ordering keys, and another shard takes these."""
+        """Returns whether some jobs have ordering keys and another shard accepts these."""
         return not queue.settings.home.is_at(self._queue_cache.shard) and has_order(jobs)
 
     def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, KeyHolder]) -> Inserted:
@@ -200,7 +201,7 @@ class _Batch:
         return answer
 
     def _add_rows(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
-        """The hot loop, measured and SQLite's own: one turn a job, values for parameters."""
+        """The hot loop, measured and specific to SQLite: one iteration per job, values for parameters."""
         now_ms = self._now_ms
         queue_id = queue.queue_id
         floor = self._floor
@@ -275,7 +276,7 @@ class _Batch:
             self._queue_cache.highest_id = self._highest
 
     def _store_part(self) -> None:
-        """Stores the rows so far. A later id that is not above these is looked up first, as an id of another lane is."""
+        """Stores the rows so far. A later id that is not above these is looked up first, like an id of another lane."""
         self.store()
         self._floor = self._highest
         self._plain, self._with_options, self._expiries, self._below_floor, self._new_keys = [], [], [], [], []
@@ -335,8 +336,8 @@ class _Batch:
         taken: dict[str, KeyHolder],
         first: int = 0,
     ) -> None:
-        """Adds to `existing`, by their index, the jobs that are there already under their keys: in the file, or earlier in the same
-        request (`taken`). `first` is the index of the first of these jobs."""
+        """Adds to `existing`, by their index, the jobs that already exist under their keys: in the file, or earlier in the same request
+        (`taken`). `first` is the index of the first of these jobs."""
         for index, job in enumerate(jobs, first):
             unique = None if job.options is None else job.options.unique
             if unique is None:
@@ -362,7 +363,7 @@ class _Batch:
         return _FIND_UNFINISHED.run(self._transaction.execute, [job_id]).fetchone() is not None
 
     def _answered(self, queue: QueueEntry, request: InsertRequest) -> Inserted | PinLaterError | None:
-        """The answer this keyed request got before, if it did."""
+        """The earlier answer to this keyed request, if there is one."""
         key = request.request_key or ""
         known = self._answers.get((queue.queue_id, key))
         return None if known is None else known.to(key, request.fingerprint, self._now_ms)

@@ -1,7 +1,7 @@
 """The jobs with the last places of ordering keys in memory, so that an enqueue reads nothing for a key that it has just seen.
 
-The file has one writer, which tells of each job that takes or leaves a place. After a rollback, and if another connection has changed
-the file, all is forgotten. A key that is not here is read.
+The file has one writer, which reports each job that takes or leaves a place. After a rollback, and if another connection has changed the
+file, everything is forgotten. A key that is not here is read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One server, one file: an exclusive lock on the database file itself, and one on `<file>-lock`, which names its holder.
 
-The first holds whatever the file is called: a hard link or a bind mount is another name for the same file. The second tells a caller
-a refused process which process has it. Both are `flock`, which is apart from the locks that SQLite takes, and which the kernel drops when
+The first works whatever the name of the file is: a hard link or a bind mount is another name for the same file. The second tells a refused
+process which process has the file. Both are `flock`, which is independent of the locks that SQLite takes, and which the kernel drops when
 the process ends, however it ends, so a stale file is not a lock.
 
 SQLite's own locks are the process's, and the kernel drops all of them as soon as the process closes any descriptor of the file. So the
@@ -20,9 +20,9 @@ from pathlib import Path
 
 from pinlater.domain.errors import ShardConnectionFailed
 
-# Only the owner reads and writes what others' jobs hold.
+# Only the owner can read and write data of others' jobs.
 MODE = 0o600
-# (device, inode) of the files that this process has locked; the kernel knows no other place to ask without opening the file.
+# (device, inode) of the files that this process has locked; the kernel can't be asked without opening the file.
 _locked_here: set[tuple[int, int]] = set()
 
 

@@ -1,6 +1,6 @@
 """The store in memory: the SQLite store on a database that one process has and that ends with its shard.
 
-Users' own tests, `--store memory:` and the simulator run on it. No method waits for anything, so each is one step for all other callers.
+Users' own tests, `--store memory:` and the simulator run on it. No method waits for anything, so each is atomic for all other callers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _OpenMemory:
     def __init__(self, shard: str, settings: SqliteSettings) -> None:
         self.connection = connect(IN_MEMORY, settings)
         with closing(sqlite3.connect(IN_MEMORY)) as empty:
-            empty.deserialize(_empty_database())  # alone it would have a bound of 1 GB
+            empty.deserialize(_empty_database())  # alone it would be limited to 1 GB
             empty.backup(self.connection)
         self.queue_cache = SqliteQueueCache(shard)
         self.queue_cache.reload(self.connection.execute)
@@ -37,21 +37,21 @@ class _OpenMemory:
 
 @cache
 def _empty_database() -> bytes:
-    """Returns the newest schema. To copy it takes a tenth of the time that the migrations take."""
+    """Returns the newest schema. Copying it takes a tenth of the time of the migrations."""
     with closing(connect(IN_MEMORY, SqliteSettings())) as connection:
         migration.migrate(connection, IN_MEMORY)
         return connection.serialize()
 
 
 class MemoryShard(SqliteShard):
-    """Implements `storage.interface.Shard`. May be used without `open`; what was stored outlives `close`, but not the object."""
+    """Implements `storage.interface.Shard`. May be used without `open`; stored jobs outlive `close`, but not the object."""
 
     capabilities = SqliteShard.capabilities._replace(kind="memory", durable=False)
 
     def __init__(self, name: str = "1") -> None:
         super().__init__(IN_MEMORY, name=name)
         opened = _OpenMemory(name, self._settings)
-        self._opened = cast("_OpenShard", opened)  # operations use what both have
+        self._opened = cast("_OpenShard", opened)  # operations use only the common part of both
         finalize(self, opened.connection.close)
 
     async def open(self, now_ms: int) -> None:
@@ -71,5 +71,5 @@ class MemoryShard(SqliteShard):
         return {}
 
     async def size(self) -> ShardSize:
-        """Returns nothing: what jobs take is not counted."""
+        """Returns nothing: the space of jobs is not measured."""
         return ShardSize()

@@ -1,6 +1,6 @@
 """The schema's versions: one file each in `migrations/`, run in order, each in a transaction of its own, under the file's lock.
 
-To change the schema: add `000N_*.sql`, and keep a dump of a file of the version before under `tests/sqlite/released/`.
+To change the schema, add `000N_*.sql`, and keep a dump of a file of the previous version under `tests/sqlite/released/`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def check(connection: sqlite3.Connection, path: Path, newest: int | None = None) -> int:
-    """The file's version, if this program may work on it or take it forward; raises `SchemaRefused` if not."""
+    """The file's version, if this program may work on it or migrate it; raises `SchemaRefused` if not."""
     newest = newest_version() if newest is None else newest
     version = version_of(connection)
     check_version(path, version, newest)

@@ -16,8 +16,8 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 
 
 def migrate_file(path: Path) -> tuple[int, int, Sequence[str]]:
-    """Migrates the file to this program's schema, and creates it if it does not exist. Returns (version before, version after, what was
-    run).
+    """Migrates the file to this program's schema, and creates it if it does not exist. Returns (version before, version after, migrations
+    that were run).
 
     Raises `Unavailable` if a server has the file, or if it is not for this program.
     """

@@ -1,4 +1,4 @@
-"""Queues and their counters in memory, as the file has them.
+"""Queues and their counters in memory, equal to those in the file.
 
 Only the writer changes them, within a transaction. After a rollback the writer reads the queues that the transaction changed again
 (`reload_changed`), and all queues if a transaction finds that another connection has changed the file (`reload`). So every change of
@@ -28,7 +28,7 @@ from pinlater.server.storage.sqlite.statements import STATEMENTS, Execute, sql
 logger = logging.getLogger(__name__)
 
 NEVER_MS = I64_MAX
-# A transaction that changed more queues than this is taken back by reading all of them.
+# A transaction that changed more queues than this is rolled back by reading all of them.
 _CHANGED_MAX = 1_000
 _SAVE_COUNTER = sql("save_counter")
 row_of: Callable[[Counter], tuple[int, ...]] = attrgetter(*STATEMENTS["save_counter"].parameters)
@@ -38,8 +38,8 @@ row_of: Callable[[Counter], tuple[int, ...]] = attrgetter(*STATEMENTS["save_coun
 class Counter:
     """One row of `counters`. Waiting jobs at or before (mark_ms, mark_id) count as due, those behind it as future.
 
-    `future_from_ms` is not stored: no future job is due before it. `future_from_exact`: one is due then, or there is none; False
-    if the job that was may have gone.
+    `future_from_ms` is not stored: no future job is due before it. `future_from_exact`: one is due then, or there is none; False if the
+    job that was due then may have gone.
     """
 
     __slots__ = ("future_from_exact", "future_from_ms", "mark_id", "mark_ms", "priority", "queue_id", *COUNTED)
@@ -75,7 +75,7 @@ class Counter:
         self.future_from_ms, self.future_from_exact = (self.mark_ms, False) if future else (NEVER_MS, True)
 
     def move_mark(self, now_ms: int) -> None:
-        """Takes the mark to now if that costs nothing: no future job lies between. `AdvanceDue` does the rest."""
+        """Moves the mark to now if that costs nothing: no future job lies between. `AdvanceDue` does the rest."""
         if self.mark_ms < now_ms < self.future_from_ms:
             self.mark_ms, self.mark_id = now_ms, I64_MAX
 
@@ -125,9 +125,7 @@ class QueueEntry:
         return sum(counter.pending for counter in self.counters.values())
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """Returns when the first waiting job is due, `NEVER_MS` if none waits, or None if one may be due by now, or the file has to be
-        asked when.
-        """
+        """Returns when the first waiting job is due, `NEVER_MS` if none waits, or None if one may be due by now, or only the file knows."""
         first_ms = NEVER_MS
         for counter in self.counters.values():
             if counter.may_have_due(now_ms) or (counter.future and not counter.future_from_exact):
@@ -159,7 +157,7 @@ class SqliteQueueCache:
         self.lost = LostJobs()
         self.last_numbers = LastNumbers()
         self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
-        """Is told of a job that is ready since those before it under its ordering key have ended."""
+        """Called with a job that is ready because those before it under its ordering key have ended."""
         self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
 
     def begin(self) -> None:
@@ -269,11 +267,11 @@ class SqliteQueueCache:
         return counter
 
     def will_change(self, entry: QueueEntry) -> None:
-        """The transaction changes its settings."""
+        """Notes that the transaction changes its settings."""
         self._changed.add(entry.queue_id)
 
     def jobs_deleted(self) -> None:
-        """This transaction deletes jobs: the highest id given so far must not go with them, or a clock set back would give it again."""
+        """Notes that this transaction deletes jobs: the highest id so far must be kept, or a clock set back would give it again."""
         self._deleted = True
 
     def write(self, execute: Execute) -> None:

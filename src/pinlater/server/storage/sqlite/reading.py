@@ -1,4 +1,4 @@
-"""Looks that are SQLite's own: what a claim would give, the oldest claims, the counters of all queues."""
+"""Reads that are specific to SQLite: the jobs that a claim would return, the oldest claims, the counters of all queues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
 def peek(
     connection: sqlite3.Connection, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[HandedOutJob] | PinLaterError:
-    """Returns what a claim would give to one call."""
+    """Returns the jobs that a claim would give to one call."""
     row = connection.execute(_FIND_QUEUE, (queue,)).fetchone()
     if row is None:
         return QueueNotFound.of(queue)

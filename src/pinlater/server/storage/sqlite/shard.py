@@ -72,9 +72,7 @@ class _OpenShard:
             self.connection.execute("COMMIT")
             self.highest_id = self.queue_cache.highest_id
             self.readers = Readers(path, settings)
-            wait_for_locks(
-                self.connection, 0
-            )  # it works on the event loop: the writer waits, and others get their turn
+            wait_for_locks(self.connection, 0)  # it works on the event loop: the writer waits, and other tasks run
         except BaseException:
             self.connection.close()
             raise
@@ -99,7 +97,7 @@ def _relational(work: Change[P, T]) -> Callable[P, Work[T]]:
     return make
 
 
-# The commands that wait in lanes, and the only place that says what carries them out: `join` and `submit` both go by it.
+# The commands that wait in lanes, and the only place that names the functions which execute them: `join` and `submit` both use it.
 _WORKS: Works = {
     commands.InsertJobs: inserting.insert,
     commands.ClaimJobs: claiming.claim,
@@ -120,7 +118,7 @@ def _carries_out(work_of: Callable[P, Work[T]]) -> Callable[Concatenate[SqliteSh
 
 
 class SqliteShard(RelationalShard):
-    """Implements `storage.interface.Shard` on one file. `monotonic` (seconds) only measures commits, and how old memory is."""
+    """Implements `storage.interface.Shard` on one file. `monotonic` (seconds) only measures commits, and the age of memory."""
 
     capabilities = Capabilities(
         kind="sqlite",
@@ -150,7 +148,7 @@ class SqliteShard(RelationalShard):
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def open(self, now_ms: int) -> None:
-        """Takes the file's lock, takes its schema forward, starts the threads."""
+        """Locks the file, migrates its schema, starts the threads."""
         if self._opened is not None:
             return
         if not self.path.parent.is_dir():
@@ -174,7 +172,7 @@ class SqliteShard(RelationalShard):
         self._lock.drop()
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """A look at the file; after a failed transaction, a write."""
+        """A read of the file; after a failed transaction, a write."""
         opened = self._open
         opened.file_identity.check()
         if opened.writer.failed:
@@ -223,7 +221,7 @@ class SqliteShard(RelationalShard):
         return await self._open.readers.long(lambda c: at_once(work(SqliteReader(c, self.name), *args, **kwargs)))
 
     def join(self, batch: WaitingBatch) -> None:
-        """Carries out what waits in a lane: its commands by `_WORKS`, as `submit` does."""
+        """Executes the waiting calls of a lane: its commands by `_WORKS`, as `submit` does."""
         if self._opened is None:
             raise self._not_open()
         self._opened.writer.join(batch, _WORKS)
@@ -246,8 +244,8 @@ class SqliteShard(RelationalShard):
         return await self._purge_claims(opened, order)
 
     async def _purge_claims(self, opened: _OpenShard, order: Purge) -> int | PinLaterError:
-        """Deletes the oldest claims of one queue, which a reader finds outside the loop by a scan of all claims. Skips one that ends before
-        the delete and looks for the next, so that fewer than the limit means that there are no more.
+        """Deletes the oldest claims of one queue; a reader thread finds them by a scan of all claims. Skips a claim that ends
+        before the delete and looks for the next one, so that fewer than the limit means that there are no more.
         """
         done = 0
         while True:
@@ -281,7 +279,7 @@ class SqliteShard(RelationalShard):
             return counts
         return await self._look_up(relational_reading.counts, queues)
 
-    # --- maintenance: nothing to do costs no query ------------------------------------------------------------------------------
+    # --- maintenance: costs no query if there is nothing to do ------------------------------------------------------------------
 
     async def _advance_due(self, now_ms: int, limit: int) -> int:
         opened = self._open
@@ -308,7 +306,7 @@ class SqliteShard(RelationalShard):
         return await opened.writer.carry_out(Work(expire))
 
     async def _collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
-        """Collects garbage in a transaction for each part of the queues: a look at thousands of them would block the loop."""
+        """Collects garbage in a transaction for each part of the queues: reading thousands of them would block the loop."""
         opened = self._open
         if limit <= 0 or not garbage.collect_wanted(opened.queue_cache, now_ms):
             return []

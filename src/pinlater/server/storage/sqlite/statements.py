@@ -2,8 +2,8 @@
 
 `sql("drop_queue")` is a statement. `Rows("insert_jobs")` is an INSERT of one row that can be run for many: its placeholder list is
 repeated in sizes of powers of two, because one statement for 64 rows costs a third less than 64 runs of one for one row, and because
-few sizes keep the driver's cache of prepared statements small. `PairSelect` does the same for look-ups. `OfIds("load_jobs")` is a statement
-on the jobs of a list of ids. `union` makes one statement of several.
+few sizes keep the driver's cache of prepared statements small. `PairSelect` does the same for look-ups. `OfIds("load_jobs")` is a
+statement on the jobs of a list of ids. `union` makes one statement of several.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class OfIds:
     """
 
     def __init__(self, name: str, table: str = "") -> None:
-        """`table` stands in for `{table}` in the statement."""
+        """`table` replaces `{table}` in the statement."""
         self.of_many = sql(name).replace("{table}", table)
         self.of_one = re.sub(r"IN \(SELECT value FROM json_each\((\?\d)\)\)", r"= \1", self.of_many)
         self.of_one = re.sub(r"json_each\((\?\d)\)", r"(SELECT \1 AS value)", self.of_one)
@@ -128,14 +128,14 @@ of_ids = cache(OfIds)
 
 
 class PairSelect:
-    """A SELECT that joins a list of pairs, `(VALUES (:queue_id, :key))`. In sizes as `Rows` has them."""
+    """A SELECT that joins a list of pairs, `(VALUES (:queue_id, :key))`. In the same sizes as `Rows`."""
 
     def __init__(self, name: str) -> None:
         self._by_size = _by_size(name)
 
     def run(self, execute: Execute, flat: Sequence[object]) -> list[Any]:
-        """Returns the rows found. `flat` holds pairs, one after the other; the last one fills the rest of a size, so it may be found
-        twice.
+        """Returns the rows found. `flat` holds pairs, one after the other; the last one is repeated up to the next size, so it may be
+        found twice.
         """
         found: list[Any] = []
         for start in range(0, len(flat), 2 * ROWS_MAX):

@@ -5,26 +5,26 @@ while the loop is busy. Only COMMIT, which waits for the disk without that lock,
 disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
 result after the COMMIT, never before.
 
-What waits in the lanes joins as batches: when a transaction is about to begin, each batch is asked for its command, which has all
-that came by then, and takes its answer itself.
+Calls that wait in the lanes join as batches: when a transaction is about to begin, each batch is asked for its command, which contains
+all calls so far, and takes its answer itself.
 
-A call that raises takes its transaction with it: everything is rolled back, the queue cache is read again, and the calls
-are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
-two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the queue cache.
+A call that raises fails its transaction: everything is rolled back, the queue cache is read again, and the calls are run again one by
+one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call two statements. So a call's
+work may run twice and must depend on nothing but its arguments, the file and the queue cache.
 
-A call that memory alone can answer (a claim of queues in which nothing is due) needs no transaction. It is answered in its turn, behind
-the calls before it, when no transaction is open: then memory is as the file is, except for what another connection (an operator's) has
-changed. So memory is trusted for a second after a transaction that looked for such changes, and not after one that failed.
+A call that memory alone can answer (a claim of queues in which nothing is due) needs no transaction. It is answered in its turn, after
+the calls before it, when no transaction is open: then memory equals the file, except for changes of another connection (an operator's).
+So memory is trusted for a second after a transaction that looked for such changes, and not after one that failed.
 
-If another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
-and the loop turns meanwhile.
+If another process has the file locked, nothing here blocks: the transaction is retried for at most `busy_timeout_ms`, and the loop runs
+meanwhile.
 
-A long call (an enqueue of thousands of jobs) is carried out in steps, each in a turn of the loop of its own, in a transaction that it
-has for itself: the transaction stays open meanwhile, other calls wait for the next one, and the thread commits it. Readers see nothing
-of it before its COMMIT, since they have connections of their own. Until then the queue cache is ahead of the file, as it is while the
-thread commits: code that reads it on the loop takes it for a hint.
+A long call (an enqueue of thousands of jobs) is executed in steps, each in a turn of the loop of its own, in a transaction of its own:
+the transaction stays open meanwhile, other calls wait for the next one, and the thread commits it. Readers see nothing of it before its
+COMMIT, since they have connections of their own. Until then the queue cache is ahead of the file, as it is while the thread commits: code
+that reads it on the loop takes it for a hint.
 
-Weakness: any other call holds the loop for as long as its statements take; its caller bounds it.
+Weakness: any other call blocks the loop for as long as its statements take; its caller bounds it.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ logger = logging.getLogger(__name__)
 
 _COMPLAINT_EVERY_S = 10.0
 _TURNS_LINGERED = 2
-# The store counts as idle if nothing was committed for this long, and this few rows change now (those of one job).
+# The store counts as idle if nothing was committed for this long, and if at most this few rows change now (those of one job).
 _IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
-# Pauses between two tries while another process has the file locked: each twice as long as the one before, up to the second.
+# Pauses between two attempts while another process has the file locked: each twice as long as the one before, up to the second value.
 _BUSY_PAUSES_S = (0.001, 0.025)
-# So long after a look for changes of other connections memory alone may answer calls.
+# How long after a check for changes of other connections memory alone may answer calls.
 _TRUSTED_S = 1.0
 
 
 class Work(NamedTuple, Generic[T]):
     """The work of a call within a transaction. `recall`: returns the result of a `run` that would change nothing if memory knows it,
-    otherwise None. `in_steps`: `run` returns steps, between which the loop turns.
+    otherwise None. `in_steps`: `run` returns steps, between which the loop runs.
     """
 
     run: Callable[[Transaction], T]
@@ -80,7 +80,7 @@ def in_steps(run: Callable[[Transaction], Steps[T]]) -> Work[T]:
 
 
 Works: TypeAlias = Mapping[type[Command[Any]], Callable[..., Work[Any]]]
-"""What makes work of each command that batches have."""
+"""Makes the work of each command that batches have."""
 _NO_WORK: Work[None] = Work(lambda _: None)
 
 
@@ -95,13 +95,13 @@ class _WriterCall:
         self.alone = work.in_steps
 
     def answer(self, result: Any) -> bool:
-        """Gives the result to the caller. Returns False: a call is not a batch, in which others may wait."""
+        """Passes the result to the caller. Returns False: a call is not a batch, in which others may wait."""
         if not self.future.done():
             self.future.set_result(result)
         return False
 
     def refuse(self, error: BaseException) -> bool:
-        """Gives the error to the caller. Returns False as `answer`."""
+        """Passes the error to the caller. Returns False as `answer`."""
         if not self.future.done():
             self.future.set_exception(error)
         return False
@@ -153,7 +153,7 @@ class Writer:
         self._thread = CommitThread(self._loop)
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
         self._waiting: deque[_Call] = deque()
-        self._unbegun: list[_BatchCall] = []  # asked for their commands in the next turn, behind the calls that wait
+        self._unbegun: list[_BatchCall] = []  # asked for their commands in the next turn, after the calls that wait
         self._scheduled = False
         self._connection_in_use = False  # by the thread, or by a call in steps: nothing else may use it
         self._checkpointer = checkpointer
@@ -161,7 +161,7 @@ class Writer:
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
         self._stale = False
-        self._crowded = False  # the last transaction was of several calls
+        self._crowded = False  # the last transaction had several calls
         self._busy_since: float | None = None
         self._busy_pause_s = 0.0
         self._last_commit = -math.inf
@@ -180,14 +180,14 @@ class Writer:
             known = self._recalled(recall)
             if known is not None:
                 return known
-            work = work._replace(recall=None)  # the call is first in the next turn, in which memory would say the same
+            work = work._replace(recall=None)  # the call is first in the next turn, where memory would give the same
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(_WriterCall(work, future))
         self._schedule()
         return await future
 
     def join(self, batch: WaitingBatch, works: Works) -> None:
-        """Carries out what waits in a batch, which is asked for its command when a transaction is about to begin."""
+        """Executes the waiting calls of a batch, which is asked for its command when a transaction is about to begin."""
         self._check_accepts()
         self._unbegun.append(_BatchCall(batch, works))
         self._schedule()
@@ -228,7 +228,7 @@ class Writer:
     # --- turns ------------------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """Waits for a turn of the loop under load: what arrives in it shares the transaction, which costs more than the turn."""
+        """Waits for a turn of the loop under load: calls that arrive in it share the transaction, which costs more than the turn."""
         if not self._scheduled and not self._connection_in_use:
             self._turn_after(1 if self._crowded else 0)
 
@@ -241,7 +241,7 @@ class Writer:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Runs one transaction of what waits, or the checkpoint that was requested."""
+        """Runs one transaction of the waiting calls, or the checkpoint that was requested."""
         self._scheduled = False
         if self._checkpoint_wanted:
             self._checkpoint_wanted = False
@@ -278,7 +278,7 @@ class Writer:
             self._answer([(waiting.popleft(), result)])
 
     def _recalled(self, recall: Callable[[SqliteQueueCache], T | None]) -> T | None:
-        """Returns what memory knows, while it is trusted. For when no transaction is open."""
+        """Returns the result from memory, while it is trusted. Call it when no transaction is open."""
         return recall(self._queue_cache) if self._monotonic() - self._looked_at < _TRUSTED_S else None
 
     def _transact(self) -> None:
@@ -387,7 +387,7 @@ class Writer:
                 return
 
     def _wait_for_lock(self, error: Exception) -> None:
-        """Handles a file that another process has locked: tries again soon, or refuses what waits if that has lasted too long."""
+        """Handles a file that another process has locked: retries soon, or refuses the waiting calls if that has lasted too long."""
         now = self._monotonic()
         shortest_s, longest_s = _BUSY_PAUSES_S
         if self._busy_since is None:
@@ -498,7 +498,7 @@ class Writer:
                 self._unbegun.append(cast("_BatchCall", call))
 
     def _roll_back(self) -> None:
-        """Takes back file and memory. If even reading fails, the next transaction begins with another try, or fails with it.
+        """Rolls back file and memory. If even reading fails, the next transaction begins with another attempt, or fails with it.
 
         After such a failure memory may lack any queue or counter, also of queues that this transaction did not change.
         """

@@ -1,1 +1,1 @@
-"""What this server knows of each method for jobs and queues: a record a method, in a module for each subject."""
+"""What this server knows about each method for jobs and queues: a record per method, in a module for each subject."""

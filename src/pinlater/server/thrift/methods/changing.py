@@ -55,7 +55,7 @@ def _priority_asked(call: Any) -> Fields:
 
 
 def _moved(answer: Any) -> Fields:
-    """Some of the jobs, with their descriptors before and afterwards: the entry is all that leads from the one to the other."""
+    """Some of the jobs, with their descriptors before and afterwards: the entry is the only link between the two."""
     moved = [job for job in answer if job.outcome == Outcome.APPLIED and job.moved_to != job.descriptor]
     return {"moved": [f"{job.descriptor} to {job.moved_to}" for job in moved[:_MOVED_MAX]]}
 

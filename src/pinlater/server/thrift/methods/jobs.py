@@ -1,4 +1,4 @@
-"""The way of a job: enqueue, dequeue, and what a worker reports on the jobs that it has claimed."""
+"""The lifecycle of a job: enqueue, dequeue, and the reports of a worker on the jobs that it has claimed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pinlater.server.thrift.methods.record import Handler, ServedMethod, queue_o
 from pinlater.wire.generated import structs
 
 
-# --- callers, as they describe themselves: nothing of it is proven ------------------------------------------------------------
+# --- callers, as they describe themselves: none of it is proven ---------------------------------------------------------------
 def _caller(context: structs.RequestContext) -> Caller:
     return tuple.__new__(Caller, (context.source, 0, None))  # quicker than the class's own call
 
 
 def _worker(context: structs.RequestContext, request: structs.DequeueRequest | structs.ClaimsRequest) -> Caller:
-    """Returns the caller of a dequeue or a heartbeat, with what it says of its process."""
+    """Returns the caller of a dequeue or a heartbeat, with its report about its process."""
     said = request.worker
     info = None if said is None else _worker_info(said)
     return tuple.__new__(Caller, (context.source, request.process or 0, info))
@@ -54,7 +54,7 @@ async def _enqueue_in_span(tracing: Tracing, handle: Handler, service: Service, 
 
 # --- dequeue ------------------------------------------------------------------------------------------------------------------
 class DequeueAnswer:
-    """A `DequeueResponse` that remembers what it hands out, in case it can't be written."""
+    """A `DequeueResponse` that remembers the jobs that it hands out, in case it can't be written."""
 
     __slots__ = ("ack_outcomes", "claimed", "jobs", "metadata", "order", "queue")
 
@@ -83,7 +83,7 @@ class DequeueAnswer:
         self.order = list(bodies) if bodies else None
 
     def forget_bodies(self) -> None:
-        """Keeps only what it takes to give the jobs back: the answer is encoded, and its bytes are counted."""
+        """Keeps only the data for giving the jobs back: the answer is encoded, and its bytes are counted."""
         self.jobs = self.metadata = self.order = None
         self.claimed = [part._replace(jobs=[job._replace(body=b"") for job in part.jobs]) for part in self.claimed]
 
@@ -135,7 +135,7 @@ def _ack_dequeued_jobs(service: Service, call: structs.ackDequeuedJobs_args) -> 
     return service.claimed_jobs.acknowledge(_caller(call.context), call.request)
 
 
-# --- claims that last ---------------------------------------------------------------------------------------------------------
+# --- renewals, checkpoints and releases ---------------------------------------------------------------------------------------
 async def _checkpoint_jobs(service: Service, call: structs.checkpointJobs_args) -> None:
     call.request.per_item_errors = None
     await service.claimed_jobs.checkpoint(_caller(call.context), call.request)

@@ -1,4 +1,4 @@
-"""Looks at jobs: by descriptor, by unique key, by a scan, and counts of them."""
+"""Reads of jobs: by descriptor, by unique key, by a scan, and counts of them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from pinlater.wire.generated import structs
 
 
 def chosen_by_regex(call: Any) -> Chosen:
-    """Returns what a request with a regex for bodies chooses jobs by."""
+    """Returns the criterion of a request that selects jobs by a regex for bodies."""
     return Chosen(call.request.queue, call.request.regex)
 
 
 def cost_of_search(bounds: MemoryBounds, call: Any) -> int:
-    """Returns what a call that shows no jobs needs if it looks into bodies."""
+    """Returns the cost of a call that shows no jobs, but searches bodies."""
     del bounds
     return PAGES_BYTES_MAX if call.request.regex is not None else 0
 
@@ -76,7 +76,7 @@ def _cost_of_lookup(bounds: MemoryBounds, call: Any) -> int:
 
 # --- by unique key ------------------------------------------------------------------------------------------------------------
 async def _find_unique_key(service: Service, call: structs.findUniqueKey_args) -> structs.KeyHolders:
-    """Looks into the queues of the token where a call names none, so that what is in others takes no place in the answer."""
+    """Looks only into the queues of the token if a call names none, so that other queues take no place in the answer."""
     queues, known = call.request.queues, known_caller_of(call)
     if not queues and known is not None and known.queues is not None:
         queues = sorted(filter(known.queues, await service.queues.queue_names()))

@@ -14,7 +14,7 @@ from pinlater.wire.queue_settings import WIRE_NAMES, config_of
 
 
 def rows_of_queues(may: AnyQueue, answer: Iterable[Any]) -> list[Any]:
-    """Returns the rows that are about a queue which the token allows."""
+    """Returns the rows about queues that the token allows."""
     return [row for row in answer if may(row.queue)]
 
 
@@ -49,7 +49,7 @@ def _allowed_names(may: AnyQueue, answer: Iterable[str]) -> set[str]:
 
 # --- settings -----------------------------------------------------------------------------------------------------------------
 def _settings_asked(call: Any) -> Fields:
-    """All settings that the queue has from now on. The rate limit is told also where there is none, so that its removal can be seen."""
+    """All settings that the queue has from now on. The rate limit is included even if there is none, so that its removal can be seen."""
     limit = {"maxJobsPerSecond": call.config.max_jobs_per_second}
     return {"queue": call.queue, **limit, **given(call.config, *WIRE_NAMES)}
 

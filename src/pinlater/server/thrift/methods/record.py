@@ -1,4 +1,4 @@
-"""The record of one method: all that this server knows of it. Guard, masks, quotas, tracing and answering read it."""
+"""The record of one method: everything that this server knows about it. Guard, masks, quotas, tracing and answering read it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pinlater.server.thrift.costs import MemoryBounds
 from pinlater.wire.generated.structs import CallerRights
 
 Handler = Callable[[Service, Any], Awaitable[Any]]
-"""Carries out a call, from its decoded arguments to what the wire answers. No business logic."""
+"""Executes a call: from its decoded arguments to the answer of the wire. No business logic."""
 AnyQueue = Callable[[str], bool]
-"""Tells of any queue whether the token allows it."""
+"""Returns for a queue whether the token allows it."""
 AllowedPart = Callable[[AnyQueue, Any], Any]
 Mask = Callable[[BodyMasks, Any, Any], Awaitable[None]]
 """Masks an answer: `(masks, call, answer)`."""
@@ -27,11 +27,11 @@ Mask = Callable[[BodyMasks, Any, Any], Awaitable[None]]
 class KnownCaller(NamedTuple):
     """The caller, as access control knows it. Handlers of methods that need it get it with the arguments.
 
-    `shown`: how people see the caller.
+    `shown`: the display name of the caller.
     `caller`: the caller, by its names.
-    `rights`: what the caller is told of its rights.
+    `rights`: the rights that are reported to the caller.
     `may`: whether its roles and its queues allow the call.
-    `queues`: tells of a queue whether the token allows it; None if it allows all.
+    `queues`: returns for a queue whether the token allows it; None if it allows all.
     """
 
     shown: str
@@ -42,7 +42,7 @@ class KnownCaller(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What a call chooses jobs by, of what may be masked."""
+    """The criteria of a call that may refer to masked text."""
 
     queue: str
     body_regex: str | None
@@ -72,26 +72,26 @@ def queues_of_request(call: Any) -> Collection[str]:
 
 @dataclass(frozen=True, slots=True)
 class ServedMethod:
-    """What a server knows of one method of the protocol. `domain.access` has its roles, since clients ask for them too.
+    """A server's record of one method of the protocol. `domain.access` has its roles, since clients ask for them too.
 
-    `name`: as the IDL has it.
-    `handle`: carries out a call.
+    `name`: its name in the IDL.
+    `handle`: executes a call.
     `queues`: the queues that a call names, all of which the token must allow.
     `allowed_part`: the part of an answer that is about these queues, for a token that does not allow all.
     `variant`: the key of `domain.access.VARIANT_ROLES` for a call that needs other roles than the method; else None.
     `proves_itself`: whether a call brings a password, which takes the place of a role.
-    `wants_known_caller`: whether the handler gets an `KnownCaller`, as `call.known_caller`.
-    `chosen`: what a call chooses jobs by, if that may be masked.
+    `wants_known_caller`: whether the handler gets a `KnownCaller`, as `call.known_caller`.
+    `chosen`: the criteria by which a call selects jobs, if these may be masked.
     `mask`: masks the answer to a call.
     `without_texts`: an answer without the texts of databases, which only some roles may see.
-    `administrative`: what the log and listeners to changes are shown of a call; None if it is no administrative one.
+    `administrative`: the fields of a call for the log and for listeners to changes; None if it is not administrative.
     `cost_bytes`: how much memory a call may need; None if none is to be reserved.
-    `is_report`: whether a worker reports on its jobs, which quotas let through longest.
+    `is_report`: whether a worker reports on its jobs; quotas refuse such calls last.
     `hands_out`: whether its answers hand out jobs, which are given back if the answer can't be delivered.
-    `searches`: whether a call reads many jobs for a few, or looks into bodies: it is ended when its caller has gone.
-    `wants_arrival`: whether the handler is told when the call arrived, as `call.arrived_s`.
-    `jobs_shown`: the jobs of an answer: one that shows a single job may be longer than others.
-    `in_span`: carries out a call within a span of a trace.
+    `searches`: whether a call reads many jobs to find few, or searches bodies: it is ended when its caller has gone.
+    `wants_arrival`: whether the handler gets the time when the call arrived, as `call.arrived_s`.
+    `jobs_shown`: the jobs of an answer: one with a single job may be longer than others.
+    `in_span`: executes a call within a span of a trace.
     """
 
     name: str

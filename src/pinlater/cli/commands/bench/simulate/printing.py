@@ -81,7 +81,7 @@ def _fault_row(report: FaultReport) -> tuple[object, ...]:
 
 
 def _drained(span_ms: int | None) -> str | None:
-    """The backlog is looked at once a second."""
+    """The backlog is measured once a second."""
     if span_ms is None:
         return "never"
     return "at once" if span_ms < _SAMPLED_MS else output.age(span_ms // _SAMPLED_MS * _SAMPLED_MS)

@@ -1,4 +1,4 @@
-"""How far a simulation is."""
+"""The progress of a simulation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`pinlater server import-original`: the waiting jobs of an original PinLater's MySQL tables, copied into a running server.
 
-Through the server's own door, so that it works for every store and while the server is in use. How each job comes once: `Copy`.
+It uses the server's public API, so it works for every store and while the server is in use. `Copy` explains how each job is copied once.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _copy(
     map_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Copies, or counts if there is no client, and prints what was done, after a failure too."""
+    """Copies, or counts if there is no client, and prints the result, even after a failure."""
     from pinlater.import_original.source import Original
 
     progress = Progress()

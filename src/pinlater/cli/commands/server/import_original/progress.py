@@ -27,7 +27,7 @@ class Progress:
         self._next = self._clock.monotonic() + self._every_s
 
     def show(self, table: Table, counts: CopyCounts) -> None:
-        """Says it if it is time."""
+        """Prints it if it is time."""
         now = self._clock.monotonic()
         if now < self._next:
             return
@@ -39,7 +39,7 @@ class Progress:
             notes.write(done)
 
     def close(self) -> None:
-        """Makes way for the output that follows."""
+        """Removes the progress for the output that follows."""
         if self._in_place:
             _replace_line("")
 
