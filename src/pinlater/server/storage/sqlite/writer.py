@@ -6,7 +6,8 @@ disk has lately been quick (`inline_commit_us`), because a hand-over there and b
 result after the COMMIT, never before.
 
 Calls that wait in the lanes join as batches: when a transaction is about to begin, each batch is asked for its command, which contains
-all calls so far, and takes its answer itself.
+all calls so far, and takes its answer itself. If a call in the transaction has woken a dequeue (the ack of a job with an ordering key, for
+the next one of its key), the transaction stays open for two turns of the loop, so that the claim joins it.
 
 A call that raises fails its transaction: everything is rolled back, the queue cache is read again, and the calls are run again one by
 one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call two statements. So a call's
