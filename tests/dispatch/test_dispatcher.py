@@ -14,11 +14,13 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder
+from pinlater.domain.queue import NO_HOME, Home
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.shards import ClaimRequest
-from pinlater.server.storage.commands import ClaimJobs, CountJobs, InsertJobs, ReleaseJobs
+from pinlater.server.storage.commands import ClaimJobs, CountJobs, InsertJobs, MoveHome, ReleaseJobs
 from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.table import Table, entry_of
@@ -30,6 +32,8 @@ from pinlater.server.storage.values import (
     ClaimRef,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobKey,
     NewJob,
 )
 from tests.assembly import open_core
@@ -49,10 +53,13 @@ class DispatcherOnShard:
         [self._lanes] = core.shards
         self._tokens = count(1)
 
-    async def put(self, jobs: int = 1, *, delay_ms: int = 0) -> None:
-        now_ms = self.clock.now_ms()
-        new = [NewJob(job_id, b"x", 1, now_ms + delay_ms, 2) for job_id in self._lanes.ids.make(jobs)]
+    async def put(self, jobs: int = 1, *, delay_ms: int = 0, options: Options | None = None) -> None:
+        due_ms = self.clock.now_ms() + delay_ms
+        new = [NewJob(job_id, b"x", 1, due_ms, 2, options) for job_id in self._lanes.ids.make(jobs)]
         await self._lanes.insert.submit(InsertRequest("q", new))
+
+    async def ack(self, key: JobKey) -> None:
+        await self._lanes.finish.submit([JobAck(key, True)])
 
     def claim(self, limit: int = 1, *, wait_ms: int = 0) -> asyncio.Task[list[FromShard]]:
         holder = Holder("h:1:2:worker:1", "worker", f"t{next(self._tokens)}")
@@ -336,6 +343,22 @@ async def test_a_job_for_a_waiting_dequeue_is_stored_and_claimed_in_one_transact
     await stage.waiting(1)
     before = shard.commits
     await stage.put()
+    assert _jobs(await waiter) == 1
+    assert shard.commits == before + 1
+    await stage.close()
+
+
+async def test_a_job_is_acked_and_the_next_one_of_its_key_claimed_in_one_transaction(tmp_path: Path) -> None:
+    shard = SqliteShard(tmp_path / "jobs.db")
+    stage = await _open(shard, {})
+    await shard.submit(MoveHome("q", NO_HOME, Home(shard.name, 1)))
+    await stage.put(2, options=Options(ordering_key="k"))
+    [first] = await stage.claim()
+    [acked] = first.jobs
+    waiter = stage.claim(wait_ms=60_000)
+    await stage.waiting(1)
+    before = shard.commits
+    await stage.ack(JobKey("q", 1, acked.id))
     assert _jobs(await waiter) == 1
     assert shard.commits == before + 1
     await stage.close()

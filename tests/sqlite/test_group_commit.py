@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
 
-from pinlater.domain.errors import TooManyWaiting
-from pinlater.server.storage.commands import LookupJobs
+from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
+from pinlater.domain.job import HandedOutJob
+from pinlater.domain.queue import NO_HOME, Home
+from pinlater.server.storage.commands import InsertJobs, LookupJobs, MoveHome
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.values import JobKey
+from pinlater.server.storage.values import InsertRequest, JobKey
 from tests.sqlite.conftest import NOW, QUEUE, Bench, insert_by_a_bug
 
 # However slow the machine is at this moment, no transaction is cut short.
@@ -53,6 +57,32 @@ async def test_calls_that_arrive_during_a_commit_share_the_next(bench: Bench) ->
     may_end.set()
     await asyncio.gather(first, *others)
     assert bench.shard.commits == before + 2
+
+
+async def test_an_ack_and_the_claim_that_it_wakes_are_stored_together_or_not_at_all(either: Bench) -> None:
+    await either.shard.submit(MoveHome(QUEUE, NO_HOME, Home(either.shard.name, 1)))
+    jobs = [job._replace(options=Options(ordering_key="k")) for job in either.jobs(2)]
+    await either.shard.submit(InsertJobs([InsertRequest(QUEUE, jobs)], NOW))
+    [first] = await either.claim()
+    claims: list[asyncio.Task[list[HandedOutJob]]] = []
+
+    def waits(queue: str, due_ms: int) -> bool:
+        claims.append(asyncio.create_task(either.claim()))
+        return (queue, due_ms) == (QUEUE, NOW)
+
+    either.shard.on_came_first(waits)
+    either.disk.fails = lambda text: sqlite3.OperationalError("disk I/O error") if text == "COMMIT" else None
+    ack = asyncio.ensure_future(either.succeed(JobKey(QUEUE, 1, first.id)))
+    with pytest.raises(ShardConnectionFailed):
+        await ack
+    with pytest.raises(ShardConnectionFailed):
+        await claims[0]
+    either.disk.works()
+    assert await either.claim() == []  # the first is in hand as before
+    before = either.shard.commits
+    await either.succeed(JobKey(QUEUE, 1, first.id))
+    assert [job.id for job in await claims[1]] == [jobs[1].id]
+    assert either.shard.commits == before + 1
 
 
 async def test_a_call_that_changes_nothing_commits_nothing(either: Bench) -> None:

@@ -59,12 +59,14 @@ class Wakeups:
             self._shards.heads.forget(queue)
         self._wake_here_first(queue, jobs, due_at_ms, past_owner=past_owner)
 
-    def came_first(self, queue: str, due_at_ms: int, past_owner: bool) -> None:
-        """Wakes a dequeue for a job that became ready because the jobs before it under its ordering key have ended."""
-        if due_at_ms <= self._clock.now_ms():
-            self.jobs_ready(queue, 1, past_owner=past_owner)
-        else:
-            self.jobs_ready(queue, 0, due_at_ms, past_owner=past_owner)
+    def came_first(self, queue: str, due_at_ms: int, past_owner: bool) -> bool:
+        """Wakes a dequeue for a job that became ready because the jobs before it under its ordering key have ended.
+
+        Returns whether the job is due and a dequeue waits for it here.
+        """
+        is_due, any_wait = due_at_ms <= self._clock.now_ms(), self.count(queue) > 0
+        self.jobs_ready(queue, 1 if is_due else 0, None if is_due else due_at_ms, past_owner=past_owner)
+        return is_due and any_wait
 
     def wake_from_peer(self, queue: str, jobs: int, past_owner: bool = False) -> None:
         """Wakes dequeues for jobs that another server has announced."""

@@ -17,9 +17,9 @@ class Hooks:
         self.inserting: Callable[[str, InsertRequest, int, Callable[[str], bool]], bool] | None = None
         """Called with jobs as soon as a claim would see them; returns whether a dequeue waits for them. On a store that works in order that
         is before they are committed, so that the claim that waits for them shares their transaction."""
-        self.came_first: Callable[[str, int, bool], None] = lambda _queue, _due_ms, _past_owner: None
+        self.came_first: Callable[[str, int, bool], bool] = lambda _queue, _due_ms, _past_owner: False
         """Called with a job that became ready because those before it under its ordering key have ended: its queue, when it is due, and
-        whether this server bypassed the queue's owner."""
+        whether this server bypassed the queue's owner. Returns whether a dequeue waits for it, which claims it now."""
         self.back: Callable[[], None] = lambda: None
         """Called when a shard is reachable again, or new: it may have jobs for waiting dequeues."""
         self.count: Callable[[str], None] = lambda _: None

@@ -43,9 +43,10 @@ class Shard(Store, Protocol):
     async def close(self) -> None:
         """Finishes the calls under way, then releases its resources. May be called twice."""
 
-    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+    def on_came_first(self, tell: Callable[[str, int], bool]) -> None:
         """Makes the shard call `tell(queue, due_ms)` for each job that this server has made ready because those before it under its
-        ordering key have ended. A store that works in order calls it before it commits, the others after that."""
+        ordering key have ended; it returns whether a dequeue waits for it here. A store that works in order calls it before it commits, so
+        that the claim can share the transaction, the others after that."""
         ...
 
     @property

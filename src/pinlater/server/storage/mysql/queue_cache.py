@@ -106,7 +106,7 @@ class MysqlQueueCache:
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
         self.lost = LostJobs()
-        self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        self.came_first: Callable[[str, int], object] = lambda _queue, _due_ms: None
         """Called with a job that is ready because those before it under its ordering key have ended."""
         self.careful_acks_left = 0  # how many further calls read the claims of plain acks first
         self._looks_begun = 0

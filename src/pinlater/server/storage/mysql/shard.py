@@ -172,7 +172,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     async def size(self) -> ShardSize:
         return await self._opened.readers.read(reading.size)
 
-    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+    def on_came_first(self, tell: Callable[[str, int], bool]) -> None:
         self._queue_cache.came_first = tell
 
     def figures(self) -> Mapping[str, float]:

@@ -95,7 +95,7 @@ class Transaction:
         self.remembered: Sequence[QueueEntry] = ()
         self._used = False
         self._relied_on: set[int] = set()  # queues that were taken from memory
-        self.after_commit: list[Callable[[], None]] = []
+        self.after_commit: list[Callable[[], object]] = []
         self.ended = False
 
     @property

@@ -15,7 +15,7 @@ class RedisQueueCache:
     def __init__(self) -> None:
         self.queues: Mapping[str, bytes] = {}
         self.names: Mapping[bytes, str] = {}
-        self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        self.came_first: Callable[[str, int], object] = lambda _queue, _due_ms: None
         """Called with a job that is ready because those before it under its ordering key have ended."""
 
     def replace(self, queues: Iterable[tuple[str, bytes]]) -> None:

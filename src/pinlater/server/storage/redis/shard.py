@@ -163,7 +163,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
         self._nothing_due = NothingDue(lambda: self._snapshots.others())
-        self._tell_came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        self._tell_came_first: Callable[[str, int], object] = lambda _queue, _due_ms: None
         self._queue_cache.came_first = self._came_first
         self._finished = OldestFinished()
         self._repair = IndexRepair()
@@ -216,7 +216,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
     async def size(self) -> ShardSize:
         return await memory_size(self._opened.readers)
 
-    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+    def on_came_first(self, tell: Callable[[str, int], bool]) -> None:
         self._tell_came_first = tell
 
     def _came_first(self, queue: str, due_ms: int) -> None:

@@ -196,7 +196,8 @@ class SqliteDialect:
         return {id_: known[id_].settings if id_ in known else Queue("") for id_ in queue_ids}
 
     def came_first(self, queue_id: int, due_ms: int) -> None:
-        self._queue_cache.came_first(self._queue_cache.by_id[queue_id].name, due_ms)
+        cache = self._queue_cache
+        cache.claim_follows |= cache.came_first(cache.by_id[queue_id].name, due_ms)
 
     def jobs_deleted(self) -> None:
         self._queue_cache.jobs_deleted()

@@ -156,12 +156,14 @@ class SqliteQueueCache:
         self.claims = 0
         self.lost = LostJobs()
         self.last_numbers = LastNumbers()
-        self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
-        """Called with a job that is ready because those before it under its ordering key have ended."""
+        self.came_first: Callable[[str, int], bool] = lambda _queue, _due_ms: False
+        """Called with a job that is ready as those before it under its ordering key have ended. Returns whether a dequeue waits for it."""
+        self.claim_follows = False  # a dequeue was woken by this transaction
         self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
 
     def begin(self) -> None:
         self._changed.clear()
+        self.claim_follows = False
 
     def reload(self, execute: Execute) -> None:
         """Reads everything from the file."""

@@ -143,7 +143,7 @@ class SqliteShard(RelationalShard):
         self._monotonic = monotonic
         self._lock = FileLock(self.path)
         self._opened: _OpenShard | None = None
-        self._came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        self._came_first: Callable[[str, int], bool] = lambda _queue, _due_ms: False
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class SqliteShard(RelationalShard):
         """The lengths of the file and of its log."""
         return ShardSize(*self._open.file_identity.lengths())
 
-    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+    def on_came_first(self, tell: Callable[[str, int], bool]) -> None:
         self._came_first = tell
         if self._opened is not None:
             self._opened.queue_cache.came_first = tell

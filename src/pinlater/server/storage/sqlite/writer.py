@@ -6,7 +6,8 @@ disk has lately been quick (`inline_commit_us`), because a hand-over there and b
 result after the COMMIT, never before.
 
 Calls that wait in the lanes join as batches: when a transaction is about to begin, each batch is asked for its command, which contains
-all calls so far, and takes its answer itself.
+all calls so far, and takes its answer itself. If a call in the transaction has woken a dequeue (the ack of a job with an ordering key, for
+the next one of its key), the transaction stays open for two turns of the loop, so that the claim joins it.
 
 A call that raises fails its transaction: everything is rolled back, the queue cache is read again, and the calls are run again one by
 one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call two statements. So a call's
@@ -283,7 +284,6 @@ class Writer:
 
     def _transact(self) -> None:
         carried: _Carried = []
-        connection = self._connection
         try:
             self._file_identity.check()
             if self._stale:
@@ -293,19 +293,45 @@ class Writer:
             self._busy_since = None
             self._queue_cache.begin()
             self._look_for_others()
-            before = connection.total_changes
+            before = self._connection.total_changes
             self._run_calls(carried)
-            if carried and carried[0][0].work.in_steps:
-                self._begin_steps(*carried[0], before)
-                return
-            self._queue_cache.write(self._cursor.execute)
-            changed = connection.total_changes - before
         except Exception as error:  # noqa: BLE001 whatever it is, it must be rolled back and raised in its call
             if carried or not is_busy(error):
                 self._take_back(carried, error)
             else:
                 self._wait_for_lock(error)
             return
+        if carried and carried[0][0].work.in_steps:
+            self._begin_steps(*carried[0], before)
+        elif self._queue_cache.claim_follows:
+            self._connection_in_use = True
+            self._linger(carried, before, _TURNS_LINGERED)
+        else:
+            self._end_transaction(carried, before)
+
+    def _linger(self, carried: _Carried, before: int, turns: int) -> None:
+        """Keeps the transaction open for some turns, for the claim of a dequeue that a call in it has woken."""
+        if turns:
+            self._loop.call_soon(self._linger, carried, before, turns - 1)
+            return
+        self._connection_in_use = False
+        self._begin_batches()
+        try:
+            self._run_calls(carried)
+        except Exception as error:  # noqa: BLE001 as in `_transact`
+            self._take_back(carried, error)
+        else:
+            self._end_transaction(carried, before)
+        self._rest()
+
+    def _end_transaction(self, carried: _Carried, before: int) -> None:
+        """Commits. `before`: the connection's changes before the transaction."""
+        try:
+            self._queue_cache.write(self._cursor.execute)
+        except Exception as error:  # noqa: BLE001 as in `_transact`
+            self._take_back(carried, error)
+            return
+        changed = self._connection.total_changes - before
         self._crowded = changed > _IDLE_ROWS_MAX or len(carried) > 1
         if not changed:
             self._commit_now(carried, changed=False)
