@@ -299,6 +299,21 @@ def test_a_cancelled_job_that_does_not_stay_so_is_undone() -> None:
     assert kinds(made, ALL_DONE) == {PromiseKind.REVERSED}
 
 
+def test_a_cancelled_job_that_is_handed_out_again_without_an_operators_run_is_found() -> None:
+    made = history(SeenCancel(20, 30, "q:s1:p1:1", APPLIED), claim(2_000, 2_010))
+    assert kinds(made, FIRST_FAILED) == {PromiseKind.REVERSED}
+    made.runs.append(SeenRun(40, 50, "q:s1:p1:1", APPLIED))
+    assert check(made, FIRST_FAILED) == []
+    made.acks.append(ack(2_020, 2_030))
+    assert check(made, ALL_DONE) == []
+
+
+@pytest.mark.parametrize("other", [SeenCancel(40, 50, "q:s1:p1:1", APPLIED), ack(40, 50)])
+def test_a_cancel_that_counts_beside_another_end_is_found(other: Seen) -> None:
+    made = history(claim(10, 15), SeenCancel(20, 30, "q:s1:p1:1", APPLIED), other)
+    assert PromiseKind.REVERSED in kinds(made, FIRST_FAILED)
+
+
 def test_a_claim_may_end_sooner_by_what_the_servers_clocks_differ() -> None:
     made = history(claim(20, 30), claim(20, 1011, token="t2"))
     assert kinds(made, ALL_DONE) == {PromiseKind.TWICE}
@@ -395,7 +410,53 @@ def test_where_it_is_not_known_if_a_failure_counted_a_job_may_have_either_place(
         SeenAck(63, 64, "q:s1:p1:1", "t2", True, APPLIED),
     ]
     assert not in_order(LISTED, FIRST, unknown, SECOND, *too_early, settings=BACK)
-    assert not in_order(LISTED, FIRST, unknown, SECOND, ack(75, 80), settings=BACK)
+    assert in_order(LISTED, FIRST, unknown, SECOND, ack(75, 80), settings=BACK) == {PromiseKind.DISORDERED}
+
+
+LIVE_AGAIN = claim(1_320, 1_330, token="t3")
+LATE_SECOND = claim(1_300, 1_310, "q:s1:p1:2", "t2", "b"), SeenAck(1_312, 1_315, "q:s1:p1:2", "t2", True, APPLIED)
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        ack(1_190, None, outcome=None),
+        ack(1_190, 1_500, outcome=ALREADY_FINAL),
+        SeenCancel(1_250, 1_500, "q:s1:p1:1", ALREADY_FINAL),
+        SeenCancel(1_250, None, "q:s1:p1:1", None),
+        ack(1_190, None, outcome=None, success=False)._replace(final=True),
+    ],
+    ids=["success", "late success", "late cancel", "cancel", "final failure"],
+)
+def test_an_end_of_unknown_outcome_lets_no_job_go_if_a_later_one_counted(unknown: SeenAck | SeenCancel) -> None:
+    success = ack(1_400, 1_410, token="t3")
+    failure = success._replace(succeeded=False, final=True)
+    for end, final in [(success, ALL_DONE), (failure, FIRST_FAILED)]:
+        assert kinds(seen(LISTED, FIRST, unknown, LIVE_AGAIN, *LATE_SECOND, end), final) == {PromiseKind.DISORDERED}
+    assert not in_order(LISTED, FIRST, unknown, *LATE_SECOND)
+
+
+def test_an_end_of_unknown_outcome_lets_no_job_go_on_another_shard_if_a_later_one_counted() -> None:
+    unknown, end = ack(1_190, None, outcome=None), ack(1_400, 1_410, token="t3")
+    there = claim(1_300, 1_310, "q:s2:p1:3", "t4", "c")
+    assert in_order(first_of_key(), MOVED, FIRST, unknown, LIVE_AGAIN, there, end) == {PromiseKind.DISORDERED}
+
+
+def test_a_failure_of_unknown_outcome_counted_later_than_a_heartbeat_of_its_claim() -> None:
+    made = seen(LISTED, FIRST, ack(55, None, outcome=None, success=False)._replace(final=True), SECOND)
+    assert check(made, FIRST_FAILED) == []
+    made.heartbeats.append(SeenHeartbeat(75, "q:s1:p1:1", "t1", APPLIED, 80))
+    assert kinds(made, FIRST_FAILED) == {PromiseKind.DISORDERED}
+
+
+def test_a_cancel_of_unknown_outcome_may_have_let_the_next_job_go_if_the_job_was_run_again() -> None:
+    cancel, run = SeenCancel(55, None, "q:s1:p1:1", None), SeenRun(80, 85, "q:s1:p1:1", APPLIED)
+    second_ends = SeenAck(72, 75, "q:s1:p1:2", "t2", True, APPLIED)
+    again: list[Seen] = [claim(90, 95, token="t3"), ack(97, 99, token="t3")]
+    made = seen(LISTED, cancel, SECOND, second_ends, run, *again)
+    assert check(made, ALL_DONE) == []
+    made.runs.clear()
+    assert kinds(made, ALL_DONE) == {PromiseKind.DISORDERED}
 
 
 def test_a_final_failure_ends_a_job_or_stops_its_key() -> None:
@@ -418,6 +479,36 @@ def test_a_claim_whose_answer_comes_after_the_next_one_is_not_a_later_claim() ->
     late = claim(40, 4_015, token="t0")
     second, given_up = claim(4_000, 4_010), ack(4_020, 4_030, success=False)._replace(final=True)
     assert not in_order(LISTED, late, second, given_up, claim(4_040, 4_050, "q:s1:p1:2", "t2", "b"))
+
+
+def test_a_claim_of_which_an_ack_counted_is_none_that_had_timed_out() -> None:
+    retried, long = ack(5_020, 5_030, success=False), claim(1_000, 5_040, token="t3")
+    given_up = ack(5_050, 5_060, token="t3", success=False)._replace(final=True)
+    second = claim(5_070, 5_080, "q:s1:p1:2", "t2", "b")
+    assert not in_order(LISTED, claim(5_000, 5_010), retried, long, given_up, second)
+
+
+def test_a_claim_that_timed_out_early_by_what_the_servers_clocks_differ_is_not_a_later_claim() -> None:
+    late, second = claim(40, 1_038, token="t0"), claim(1_030, 1_035)
+    given_up = ack(1_050, 1_060, success=False)._replace(final=True)
+    made = seen(LISTED, late, second, given_up, claim(1_070, 1_080, "q:s1:p1:2", "t2", "b"))
+    assert check(made, FIRST_FAILED, slack_ns=9) == []
+
+
+def test_a_key_that_is_let_go_when_the_job_that_had_stopped_it_is_back_in_its_place_is_still_its_own() -> None:
+    given_up, again = ack(52, 55, success=False)._replace(final=True), claim(73, 75, token="t3")
+    ends = [SeenAck(70, 72, "q:s1:p1:2", "t2", True, APPLIED), ack(76, 78, token="t3")]
+    records: list[Seen] = [
+        LISTED,
+        FIRST,
+        given_up,
+        SeenUnblock(62, 64, "q", "k"),
+        claim(66, 69, "q:s1:p1:2", "t2", "b"),
+    ]
+    stops = {"q": QueueConfig(after_failure=STOP)}
+    back, late = SeenRun(57, 60, "q:s1:p1:1", APPLIED), SeenRun(63, 65, "q:s1:p1:1", APPLIED)
+    assert in_order(*records, back, again, *ends, settings=stops) == {PromiseKind.DISORDERED}
+    assert not in_order(*records, late, again, *ends, settings=stops)
 
 
 def test_a_key_that_is_let_go_after_the_job_that_had_stopped_it_was_retried_is_still_its_own() -> None:
@@ -483,6 +574,20 @@ def test_a_final_failure_that_is_handed_out_again_without_an_operators_run_is_fo
     refused = RUN_AGAIN._replace(outcome=NOT_FOUND)
     for run in (late, before, refused):
         assert kinds(history(claim(20, 30), GIVEN_UP, run, *again), ALL_DONE) == {PromiseKind.REVERSED}
+
+
+def test_a_second_final_failure_counts_only_after_an_operators_run() -> None:
+    second = claim(25, 70, token="t2"), ack(80, 90, token="t2", success=False)._replace(final=True)
+    made = history(claim(20, 30), GIVEN_UP, *second)
+    assert kinds(made, FIRST_FAILED) == {PromiseKind.REVERSED}
+    made.runs.append(RUN_AGAIN)
+    assert check(made, FIRST_FAILED) == []
+
+
+def test_records_of_clients_may_be_added_in_any_order() -> None:
+    made = seen(claim(80, 90, token="t2"), ack(95, 99, token="t2"))
+    made.add(history(claim(20, 30), GIVEN_UP, RUN_AGAIN))
+    assert check(made, ALL_DONE) == []
 
 
 @pytest.mark.parametrize("state", [SUCCEEDED, None])

@@ -55,20 +55,24 @@ class Tail:
         self.ended = {
             one.descriptor
             for one in history.acks
-            if (one.succeeded or one.final) and one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
+            if one.ends_job and one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
         }
         self.run_again = {
             one.descriptor for one in history.runs if one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
         }
+        acked = {one.descriptor for one in history.acks if may_lack(one.started_ns, one.ended_ns)}
+        # Those that may have another place under their key than clients know.
+        self.moved = self.claimed | acked | self.run_again
 
     def excuses(self, violation: Violation) -> bool:
         """Whether the replica's lack alone explains it."""
         descriptor, rollback = violation.descriptor, self._rollback
-        if (
-            violation.kind is PromiseKind.DOUBLED
-        ):  # enqueued again, as the first enqueue had no answer; its job had been handed out
-            named = [descriptor, *re.findall(r"\S+:s\S+:p\d+:\d+", violation.text)]
+        named = [descriptor, *re.findall(r"\S+:s\S+:p\d+:\d+", violation.text)]
+        if violation.kind is PromiseKind.DOUBLED:
+            # Enqueued again, as the first enqueue had no answer; its job had been handed out.
             return any(self._is_here(one) and self._never_was(one) and one in self.claimed for one in named)
+        if violation.kind is PromiseKind.DISORDERED:
+            return any(self._is_here(one) and one in self.moved for one in named)
         if not self._is_here(descriptor):
             return False
         if violation.kind is PromiseKind.LOST:

@@ -92,6 +92,23 @@ def test_a_claim_of_the_tail_is_void() -> None:
     assert is_excused(PromiseKind.STALE_APPLIED, HAD, IN_TAIL)
 
 
+@pytest.mark.parametrize("outcome", [APPLIED, None])
+def test_a_job_that_ended_or_was_run_again_in_the_tail_may_be_live_again_though_the_next_of_its_key_has_begun(
+    outcome: int | None,
+) -> None:
+    began, ended = IN_TAIL
+    end = SeenAck(began, None if outcome is None else ended, HAD, "token", True, outcome)
+    run = SeenRun(began, ended, HAD, APPLIED)
+    for history in (History(acks=[end]), History(runs=[run])):
+        assert judged([Violation(PromiseKind.DISORDERED, ELSEWHERE, f"before {HAD}")], history, [TAIL]).broken == []
+    early = end._replace(started_ns=500, ended_ns=900)
+    assert judged([Violation(PromiseKind.DISORDERED, ELSEWHERE, f"before {HAD}")], History(acks=[early]), [TAIL]).broken
+
+
+def test_a_claim_of_the_tail_may_have_begun_out_of_turn() -> None:
+    assert is_excused(PromiseKind.DISORDERED, HAD, IN_TAIL, f"before {FINISHED}")
+
+
 def test_an_enqueue_without_an_answer_may_be_repeated_after_its_job_was_lost() -> None:
     assert is_excused(PromiseKind.DOUBLED, LACKED, IN_TAIL, "also q:s3:p1:77")
     assert not is_excused(PromiseKind.DOUBLED, HAD, IN_TAIL, "also q:s3:p1:77")

@@ -29,9 +29,8 @@ from pinlater.server.storage.commands import (
     ReleaseJobs,
     TimeOutClaims,
 )
-from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.ordering import EnteringJob, enter
-from pinlater.server.storage.sqlite import inserting
+from pinlater.server.storage.relational.dialect import OrderedRow
+from pinlater.server.storage.relational.ordering import EnteringJob, LastPlaces
 from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
@@ -262,11 +261,13 @@ def caught_in_order() -> set[str]:
 
 
 def test_jobs_that_do_not_wait_behind_others_of_their_ordering_key_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def behind_none(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]:
-        await enter(dialect, jobs)
-        return {}
+    enter = LastPlaces.enter
 
-    monkeypatch.setattr(inserting, "enter", behind_none)
+    def behind_none(self: LastPlaces, jobs: Sequence[EnteringJob]) -> tuple[list[OrderedRow], dict[int, int]]:
+        rows, _ = enter(self, jobs)
+        return rows, {}
+
+    monkeypatch.setattr(LastPlaces, "enter", behind_none)
     assert "DISORDERED" in caught_in_order()
 
 

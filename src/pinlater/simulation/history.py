@@ -8,6 +8,10 @@ Times are `time.monotonic_ns`, which all processes of a machine share, or a simu
 at which it can have been granted: its timeout before the deadline in its answer, if the client recorded that, else the moment the call
 was sent. Weakness: without the deadline, `check` misses a second hand-out at the end of a long call; with the deadline, it misses one
 within `CLOCKS_NS` of it.
+
+Three more things `check` does not find: that two acks of one claim counted, if one of them is a failure that leaves attempts, or a release;
+that an operator's run counted although the job had not failed; and, of a failed job that was run again and so took the last place of its
+key, that a job of a later place began before it.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import json
 import math
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -76,6 +80,11 @@ class SeenAck(NamedTuple):
     succeeded: bool
     outcome: int | None
     final: bool = False  # a failure that leaves no attempt
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether the job has ended if this counted."""
+        return self.succeeded or self.final
 
 
 class SeenHeartbeat(NamedTuple):
@@ -196,8 +205,20 @@ class History:
         }
 
     def has_failed(self) -> set[str]:
-        """Returns the jobs that a worker surely gave up, and no operator can have run again since."""
+        """Returns the jobs that were surely given up or cancelled, and that no operator can have run again since."""
         return {end.descriptor for end in _ends(self) if end.state == FAILED and end.until_ns == math.inf}
+
+    def runs_by_job(self) -> Mapping[str, Sequence[SeenRun]]:
+        """Returns by descriptor the runs by operators that counted, or may have."""
+        runs: defaultdict[str, list[SeenRun]] = defaultdict(list)
+        for run in self.runs:
+            if run.outcome in (None, APPLIED):
+                runs[run.descriptor].append(run)
+        return runs
+
+    def counted_claims(self) -> set[tuple[str, str]]:
+        """Returns the descriptors and tokens of the claims of which an ack surely counted."""
+        return {(ack.descriptor, ack.token) for ack in self.acks if ack.outcome == APPLIED}
 
     def by_claim(self) -> dict[tuple[str, str], SeenClaim]:
         """Returns the claims by descriptor and token."""
@@ -247,7 +268,7 @@ def check(
         *_check_exclusive(history, slack_ns),
         *_check_stale_acks(history),
         *_check_bodies(history),
-        *_check_order(history, final, settings),
+        *_check_order(history, final, settings, slack_ns),
     ]
 
 
@@ -259,60 +280,60 @@ def _check_final(history: History, final: Mapping[str, int], failures_allowed: b
             yield Violation(PromiseKind.LOST, descriptor)
         elif state == FAILED and not failures_allowed and descriptor not in ended:
             yield Violation(PromiseKind.GAVE_UP, descriptor)
-    for cancel in history.cancels:
-        state = final.get(cancel.descriptor)
-        if cancel.outcome == APPLIED and state != FAILED and not (state is None and cancel.descriptor in deleted):
-            yield Violation(PromiseKind.REVERSED, cancel.descriptor, f"cancelled, and state {state} at the end")
     for descriptor in history.seen():
         if final.get(descriptor) in (PENDING, IN_PROGRESS):
             yield Violation(PromiseKind.STUCK, descriptor, f"state {final[descriptor]} at the end")
 
 
 class _End(NamedTuple):
-    """A success or a final failure that was answered."""
+    """A success, a final failure or a cancelling that was told to have counted."""
 
     descriptor: str
     state: int
-    # When the claim that earned it was answered.
+    # When the claim that earned it was answered, or the cancelling.
     since_ns: int
     # When an operator can first have run the failed job again.
     until_ns: float
 
 
 def _ends(history: History) -> Iterable[_End]:
-    claims = history.by_claim()
-    runs: defaultdict[str, list[SeenRun]] = defaultdict(list)
-    for run in history.runs:
-        if run.outcome in (None, APPLIED):
-            runs[run.descriptor].append(run)
+    claims, runs = history.by_claim(), history.runs_by_job()
+
+    def until_ns(end: SeenAck | SeenCancel) -> float:
+        later = [run for run in runs.get(end.descriptor, ()) if run.ended_ns is None or run.ended_ns >= end.started_ns]
+        return min((run.started_ns for run in later), default=math.inf)
+
     for ack in history.acks:
-        if (ack.succeeded or ack.final) and ack.outcome == APPLIED and ack.ended_ns is not None:
+        if ack.ends_job and ack.outcome == APPLIED and ack.ended_ns is not None:
             mine = claims.get((ack.descriptor, ack.token))
-            later = [run for run in runs[ack.descriptor] if run.ended_ns is None or run.ended_ns >= ack.started_ns]
-            yield _End(
-                ack.descriptor,
-                SUCCEEDED if ack.succeeded else FAILED,
-                mine.ended_ns if mine is not None else ack.ended_ns,
-                math.inf if ack.succeeded else min((run.started_ns for run in later), default=math.inf),
-            )
+            since_ns = mine.ended_ns if mine is not None else ack.ended_ns
+            if ack.succeeded:
+                yield _End(ack.descriptor, SUCCEEDED, since_ns, math.inf)
+            else:
+                yield _End(ack.descriptor, FAILED, since_ns, until_ns(ack))
+    for cancel in history.cancels:
+        if cancel.outcome == APPLIED and cancel.ended_ns is not None:
+            yield _End(cancel.descriptor, FAILED, cancel.ended_ns, until_ns(cancel))
 
 
 def _check_ends_stay(history: History, final: Mapping[str, int]) -> Iterable[Violation]:
-    """Checks that a job stays as it ended, and that it is not handed out later than the claim that earned its end. Only an operator's run
-    changes this, and only after a final failure.
+    """Checks that a job ends once, stays as it ended, and is not handed out later than the claim that earned its end, or than it was
+    cancelled. Only an operator's run changes this, and not after a success. So a job may end once more than it was run, and succeed once.
 
     A hand-out between that claim and its ack would have made the ack stale, so it is as wrong as one after the ack.
     """
-    deleted, succeeded = history.may_be_deleted(), set[str]()
+    deleted, runs = history.may_be_deleted(), history.runs_by_job()
     claims: defaultdict[str, list[SeenClaim]] = defaultdict(list)
     for claim in history.claims:
         claims[claim.descriptor].append(claim)
-    for end in _ends(history):
+    ends = list(_ends(history))
+    ended = Counter(end.descriptor for end in ends)
+    succeeded = Counter(end.descriptor for end in ends if end.state == SUCCEEDED)
+    for descriptor, times in ended.items():
+        if times > 1 + len(runs.get(descriptor, ())) or succeeded[descriptor] > 1:
+            yield Violation(PromiseKind.REVERSED, descriptor, "it ended more than once")
+    for end in ends:
         descriptor, state = end.descriptor, final.get(end.descriptor)
-        if descriptor in succeeded:
-            yield Violation(PromiseKind.REVERSED, descriptor, "an ack was applied after one of success")
-        if end.state == SUCCEEDED:
-            succeeded.add(descriptor)
         for claim in claims[descriptor]:
             if end.since_ns < claim.granted_ns and claim.ended_ns < end.until_ns:
                 yield Violation(PromiseKind.REVERSED, descriptor, f"handed out again, to {claim.worker}")
@@ -397,7 +418,7 @@ def _check_bodies(history: History) -> Iterable[Violation]:
 
 
 def _check_order(
-    history: History, final: Mapping[str, int], settings: Mapping[str, QueueConfig]
+    history: History, final: Mapping[str, int], settings: Mapping[str, QueueConfig], slack_ns: int
 ) -> Iterable[Violation]:
     """Checks that the jobs of a key begin in the order of their places, and that no more of them are in hand at a time than their queue
     allows, from the first hand-out of each until it ends or takes another place.
@@ -408,7 +429,7 @@ def _check_order(
     Jobs that do not exist at the end do not count.
     """
     leaves = _places_left(history, settings)
-    for (queue, _), jobs in _by_ordering_key(history, final, leaves).items():
+    for (queue, _), jobs in _by_ordering_key(history, final, leaves, slack_ns).items():
         most = settings.get(queue, _NOTHING_SET).max_in_hand_per_key or 1
         on_shard: defaultdict[str, list[PlacedJob]] = defaultdict(list)
         for job in jobs:
@@ -420,7 +441,7 @@ def _check_order(
     final_leaves = {
         job: {token: leave for token, leave in by_token.items() if leave.final} for job, by_token in leaves.items()
     }
-    for jobs in _by_ordering_key(history, final, final_leaves).values():
+    for jobs in _by_ordering_key(history, final, final_leaves, slack_ns).values():
         for early in [*out_of_turn(jobs), *side_by_side(jobs)]:
             elsewhere = [other for other in early.others if shard_of(other) != shard_of(early.descriptor)]
             if elsewhere:
@@ -430,22 +451,15 @@ def _check_order(
 
 
 def _by_ordering_key(
-    history: History, final: Mapping[str, int], leaves: Mapping[tuple[str, str | None], Mapping[str, _Leave]]
+    history: History,
+    final: Mapping[str, int],
+    leaves: Mapping[tuple[str, str | None], Mapping[str, _Leave]],
+    slack_ns: int,
 ) -> dict[tuple[str, str], list[PlacedJob]]:
     """Returns by queue and key the jobs with the places that they took, those of one request in the order of its list."""
     places = {claim.body: claim.descriptor for claim in history.claims}
     places |= {body: descriptor for descriptor, body in history.acknowledged().items()}
-    claims: defaultdict[str, list[SeenClaim]] = defaultdict(list)
-    for claim in sorted(history.claims, key=lambda one: one.ended_ns):
-        before = claims[claim.descriptor]
-        # Only a claim that had timed out before the next one was granted can be answered after that one.
-        if not before or claim.granted_ns + claim.timeout_ns > before[-1].ended_ns:
-            before.append(claim)
-    ended_ns = dict[str, int]()
-    ends: list[SeenAck | SeenCancel] = [*[ack for ack in history.acks if ack.succeeded], *history.cancels]
-    for end in ends:
-        if end.outcome in (None, APPLIED, ALREADY_FINAL):
-            ended_ns[end.descriptor] = min(end.started_ns, ended_ns.get(end.descriptor, end.started_ns))
+    claims, ended_ns = _claims_in_order(history, slack_ns), _ended_ns(history)
     found: defaultdict[tuple[str, str], list[PlacedJob]] = defaultdict(list)
     for number, enqueue in enumerate(history.enqueues):
         for body, key in zip(enqueue.bodies, enqueue.ordering_keys, strict=False):
@@ -458,6 +472,49 @@ def _by_ordering_key(
                     leaves.get((descriptor, key), {}),
                 )
     return found
+
+
+def _claims_in_order(history: History, slack_ns: int) -> Mapping[str, Sequence[SeenClaim]]:
+    """Returns by job its claims in the order of their answers, without those that were answered after a later one.
+
+    Only a claim that had timed out before the next one was granted can be answered after that one. No ack of such a claim counts.
+    """
+    claims: defaultdict[str, list[SeenClaim]] = defaultdict(list)
+    counted = history.counted_claims()
+    for claim in sorted(history.claims, key=lambda one: one.ended_ns):
+        before = claims[claim.descriptor]
+        timed_out_ns = claim.granted_ns + claim.timeout_ns - slack_ns
+        if not before or timed_out_ns > before[-1].ended_ns or (claim.descriptor, claim.token) in counted:
+            before.append(claim)
+    return claims
+
+
+def _may_have_counted(history: History) -> Iterable[SeenAck | SeenCancel]:
+    """Returns the acks and cancels that may have counted, each as if it had been sent at the earliest instant at which it can have.
+
+    A claim ends once, and so does a job that no operator can have run again: if one of its ends was told to have counted, those of unknown
+    outcome did not. A heartbeat that counted came before the end of its claim.
+    """
+    ended_once = {end.descriptor for end in _ends(history)} - history.runs_by_job().keys()
+    counted, renewed = history.counted_claims(), _renewed(history)
+    for ack in history.acks:
+        claim = ack.descriptor, ack.token
+        another = claim in counted or (ack.ends_job and ack.descriptor in ended_once)
+        if ack.outcome == APPLIED or (ack.outcome in (None, ALREADY_FINAL) and not another):
+            yield ack._replace(started_ns=max(ack.started_ns, renewed.get(claim, 0)))
+    for cancel in history.cancels:
+        another = cancel.descriptor in ended_once
+        if cancel.outcome == APPLIED or (cancel.outcome in (None, ALREADY_FINAL) and not another):
+            yield cancel
+
+
+def _ended_ns(history: History) -> Mapping[str, int]:
+    """Returns by job the earliest instant at which it can have succeeded or been cancelled."""
+    ended_ns: dict[str, int] = {}
+    for end in _may_have_counted(history):
+        if isinstance(end, SeenCancel) or end.succeeded:
+            ended_ns[end.descriptor] = min(end.started_ns, ended_ns.get(end.descriptor, end.started_ns))
+    return ended_ns
 
 
 class _KeyPlace(NamedTuple):
@@ -483,14 +540,15 @@ def _places_left(
 ) -> dict[tuple[str, str | None], dict[str, _Leave]]:
     """Returns for jobs and their keys the places that they may have given up by failures, by the token of the claim."""
     failures: defaultdict[tuple[str, str], list[SeenAck]] = defaultdict(list)
-    for ack in history.acks:
-        if not ack.succeeded and ack.outcome in (None, APPLIED):
+    for ack in _may_have_counted(history):
+        if isinstance(ack, SeenAck) and not ack.succeeded and ack.outcome != ALREADY_FINAL:
             failures[ack.descriptor, ack.token].append(ack)
     keys = {
         descriptor: key
         for enqueue in history.enqueues
         for descriptor, key in zip(enqueue.descriptors or (), enqueue.ordering_keys, strict=False)
     }
+    runs = history.runs_by_job()
     found: defaultdict[tuple[str, str | None], dict[str, _Leave]] = defaultdict(dict)
     for (descriptor, token), acks in failures.items():
         queue, key = descriptor.partition(":")[0], keys.get(descriptor)
@@ -500,10 +558,13 @@ def _places_left(
         if acks[0].final and config.after_failure != STOP:
             found[descriptor, key][token] = _Leave(at_ns, None, final=True)
         elif acks[0].final:
+            back_ns = math.inf if counted_ns is None else _back_ns(runs.get(descriptor, ()), counted_ns)
             let_go = [
                 one.started_ns
                 for one in history.unblocks
-                if (one.queue, one.key) == (queue, key) and (one.ended_ns is None or one.ended_ns >= at_ns)
+                if (one.queue, one.key) == (queue, key)
+                and (one.ended_ns is None or one.ended_ns >= at_ns)
+                and one.started_ns <= back_ns
             ]
             if let_go:
                 found[descriptor, key][token] = _Leave(max(at_ns, min(let_go)), None, final=True)
@@ -511,6 +572,13 @@ def _places_left(
             place = None if counted_ns is None else _KeyPlace(at_ns, counted_ns)
             found[descriptor, key][token] = _Leave(at_ns, place, final=False)
     return found
+
+
+def _back_ns(runs: Iterable[SeenRun], failed_ns: int) -> float:
+    """Returns when a run had surely put the job that had failed by `failed_ns` back in its place, so that its key did not stop any more."""
+    return min(
+        (run.ended_ns for run in runs if run.ended_ns is not None and run.started_ns >= failed_ns), default=math.inf
+    )
 
 
 def _stays(job: PlacedJob, claims: Sequence[SeenClaim], leaves: Mapping[str, _Leave]) -> Iterable[PlacedJob]:
