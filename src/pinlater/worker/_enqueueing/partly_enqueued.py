@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -91,5 +92,11 @@ def partly_enqueued(error: BaseException) -> PartlyEnqueued | None:
         found = getattr(link, "partly_enqueued", None)
         if isinstance(found, PartlyEnqueued):
             return found
-        link = link.__cause__
+        link = link.__cause__ or _cancelled_by_timeout(link)
     return None
+
+
+def _cancelled_by_timeout(error: BaseException) -> BaseException | None:
+    """The cancellation that became this `TimeoutError`. In early releases of Python 3.11, `asyncio.timeout` does not name it as the cause."""
+    context = error.__context__
+    return context if isinstance(error, TimeoutError) and isinstance(context, asyncio.CancelledError) else None
