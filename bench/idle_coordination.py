@@ -2,7 +2,9 @@
 
 Statements by the database's own log, changes in ZooKeeper by its transaction id: its counter goes up with each write of any client, and
 with each session. Every statement on the tables of servers and owners counts as coordination, but for those of a slot: the renewal of its
-lease, and the look whether it is still the server's on a connection that was made anew. It is no row of `python -m bench`: an hour is long.
+lease, and the look whether it is still the server's on a connection that was made anew. With ZooKeeper, one such statement is left: each
+server reads the servers' rows, which are those of the slots, on each shard once an hour, six times in all. It is no row of
+`python -m bench`: an hour is long.
 """
 
 from __future__ import annotations

@@ -470,6 +470,25 @@ def test_a_server_whose_file_lacks_the_former_home_ends_no_wait_for_it_and_warns
     run_on_shards(scenario, shards=ALL, partitions=1)
 
 
+def test_a_shard_that_disappears_again_is_warned_of_again(caplog: pytest.LogCaptureFixture) -> None:
+    """The shard file named it meanwhile, and no enqueue needed it."""
+
+    async def scenario(server: ShardedServer) -> None:
+        await server.enqueue(b"1", ordering_key="k")
+        home = (await home_of(server)).shard
+        other = await another(server, ALL)
+        known = list(other.shards)
+        for there in (False, True, False):
+            other.shards.take_over_map([shard for shard in known if there or shard.name != home])
+            await look(other)
+        other.shards.take_over_map(known)
+        await other.close()
+        warned = [each.__dict__["shard"] for each in caplog.records if "ordering keys wait" in each.message]
+        assert warned == [home] * 2
+
+    run_on_shards(scenario, shards=ALL, partitions=1)
+
+
 def test_jobs_that_wait_on_a_shard_that_was_lost_by_mistake_go_once_it_is_back() -> None:
     async def scenario(server: ShardedServer) -> None:
         former = first_of(server)

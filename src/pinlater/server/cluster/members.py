@@ -39,6 +39,11 @@ class ClusterMembers:
         """The number of servers, this one included."""
         return max(1, len(self.known))
 
+    @property
+    def differ(self) -> bool:
+        """Whether some servers use some of the shards only, and the log has yet to say so."""
+        return any(since < math.inf for since in self._unlike.values())
+
     async def look(self) -> bool:
         """Asks the reachable shards. Returns whether the number has changed. Raises what a shard raised if none answered."""
         before = self.servers

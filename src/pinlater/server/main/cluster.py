@@ -57,6 +57,8 @@ FindCoordinator: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[Coord
 _INTEREST_S = 1.0
 # How often servers and owners are read while all other servers report their changes.
 _TOLD_LOOK_S = 60.0
+# How often the shards are asked which servers there are while the coordinator tells of them: it knows none that is cut off from it.
+_ASK_AGAIN_S = 3_600.0
 # Queues for which a server tells the others how many dequeues wait: those with the most.
 WAITED_FOR_MAX = 1_000
 # How long unique keys are still placed as the previous version places them after its last server was seen: a server that stood still, or
@@ -118,6 +120,7 @@ class Cluster:
         self._queue_changes = 0
         self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
+        self._asked_s = -math.inf
         self._looking: asyncio.Task[None] | None = None  # looks that another server, or the coordinator, asked for
         self._look_wanted = False
         self._ends = False
@@ -177,7 +180,7 @@ class Cluster:
 
     async def look(self) -> None:
         """Reads from the shards which servers there are, and which of them owns each slice."""
-        self._looked_s = self._clock.monotonic()
+        self._looked_s = self._asked_s = self._clock.monotonic()
         if await self.members.look():
             self.members_changed()
         await self._meet()
@@ -280,27 +283,31 @@ class Cluster:
         return {shard for shard, owner in first_owners.items() if owner not in {self.ownership.address, NO_OWNER}}
 
     async def look_if_due(self, interval_s: float) -> None:
-        """Does what `look` does, but nothing if the cluster is calm, all shards were asked at the last look, and that was less than
-        `interval_s` ago: less than a minute ago, while all other servers tell what they change (`is_told`). Does not ask the shards while
-        the coordinator tells of servers."""
+        """Does what `look` does, but nothing if the cluster is calm, all shards of the map were asked at the last look, and that was less
+        than `interval_s` ago: less than a minute ago, while all other servers tell what they change (`is_told`). Asks the shards only once
+        an hour while the coordinator tells of servers."""
         if self.is_told:
             interval_s = max(interval_s, _TOLD_LOOK_S)
         now_s = self._clock.monotonic()
         is_due = now_s - self._looked_s >= interval_s
-        if not self.is_calm or self._has_unasked_shard() or (is_due and not self._is_told_of_servers()):
+        asks = is_due and (now_s - self._asked_s >= _ASK_AGAIN_S or not self._is_told_of_servers())
+        if asks or not self.is_calm or self._has_other_shards():
             await self.look()
         elif is_due:
             self._looked_s = now_s
             await self._meet()
 
     def _is_told_of_servers(self) -> bool:
-        """Returns whether this server learns of each one that comes or goes, so that the shards need not be asked for that."""
-        return self.is_told and self._coordinator is not None and self._coordinator.tells_of_servers
+        """Returns whether this server learns of each registered one that comes or goes, and nothing about servers is still to be found
+        out, so that the shards need not be asked each time."""
+        told = self.is_told and self._coordinator is not None and self._coordinator.tells_of_servers
+        return told and not self.members.differ
 
-    def _has_unasked_shard(self) -> bool:
-        """Returns whether a shard is new in the map, or reachable again, since the last look."""
-        asked = self.members.by_shard
-        return any(shard.shared is not None and shard not in asked for shard in self._shards.in_reach())
+    def _has_other_shards(self) -> bool:
+        """Returns whether a shard is new in the map, or reachable again, or no longer in the map, since the last look."""
+        asked = self.members.by_shard.keys()
+        in_reach = {shard for shard in self._shards.in_reach() if shard.shared is not None}
+        return not in_reach <= asked <= set(self._shards)
 
     def _look_soon(self, address: str) -> None:
         """Notes that another server has come or gone, can work on other shards than before, or has changed owners."""

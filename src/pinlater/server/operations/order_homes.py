@@ -135,7 +135,6 @@ class OrderHomes:
         if shards.get(shard) is None and shards.reader is not None:
             await shards.reader.look()  # its file may name the shard by now
         if shards.get(shard) is not None:
-            self._missing.discard(shard)
             return False
         if shards.gone.get(shard) != math.inf and not all(each.trusted for each in shards):
             if shard not in self._missing:
@@ -200,6 +199,7 @@ class OrderHomes:
 
     async def look(self) -> None:
         """Moves homes that have to move, and ends waits for former ones, of the queues that this server owns there."""
+        self._missing -= {shard.name for shard in self._shards}
         lifts = [partial(self._lift_if_due, *place, home) for place, home in self._queue_cache.lifts_due.items()]
         looks = [
             partial(self._look, name, home)
