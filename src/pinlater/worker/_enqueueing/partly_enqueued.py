@@ -97,6 +97,6 @@ def partly_enqueued(error: BaseException) -> PartlyEnqueued | None:
 
 
 def _cancelled_by_timeout(error: BaseException) -> BaseException | None:
-    """The cancellation that became this `TimeoutError`. In early releases of Python 3.11, `asyncio.timeout` does not name it as the cause."""
+    """Returns the cancellation that became this `TimeoutError`. Early releases of Python 3.11 do not name it as the cause."""
     context = error.__context__
     return context if isinstance(error, TimeoutError) and isinstance(context, asyncio.CancelledError) else None
