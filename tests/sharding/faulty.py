@@ -169,7 +169,7 @@ class FaultyShard:
     def highest_id(self) -> int:
         return self.within.highest_id
 
-    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+    def on_came_first(self, tell: Callable[[str, int], bool]) -> None:
         self.within.on_came_first(tell)
 
     def figures(self) -> Mapping[str, float]:

@@ -135,8 +135,13 @@ class SimulatedStore:
     def __post_init__(self) -> None:
         self.trouble = self.calm
         self.data = MemoryShard(self.name)
-        self.data.on_came_first(lambda queue, due_ms: self.came_first.append((queue, due_ms)))
+        self.data.on_came_first(self._note_first)
         self._wire = new_process(self.timeline, f"store {self.name}", "")
+
+    def _note_first(self, queue: str, due_ms: int) -> bool:
+        """Keeps it for the session whose command made the job ready: on a shared store, no claim joins the transaction."""
+        self.came_first.append((queue, due_ms))
+        return False
 
     def session(self) -> Session:
         """A new server's view."""

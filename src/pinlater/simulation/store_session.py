@@ -95,7 +95,7 @@ class Session(CommandTable):
         self._outcome_unknown: dict[str, None] = {}  # tokens of claims, the oldest failure first
         self._given_back: dict[str, None] = {}
         self._activity: dict[tuple[str, int], int] = {}
-        self._tell_came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        self._tell_came_first: Callable[[str, int], object] = lambda _queue, _due_ms: None
         self.changes = 0
         self.about = USUAL
         self._snapshots = Snapshots(self._look, lambda: self.changes, lambda: store.timeline.now_s)
@@ -228,7 +228,7 @@ class Session(CommandTable):
     async def size(self) -> ShardSize:
         return await self._call(AskSize, ShardSize)
 
-    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+    def on_came_first(self, tell: Callable[[str, int], bool]) -> None:
         self._tell_came_first = tell
 
     def figures(self) -> dict[str, float]:
