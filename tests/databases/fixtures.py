@@ -133,20 +133,6 @@ def start_redis(database_servers: DatabaseServers) -> Iterator[Callable[..., Red
         server.remove()
 
 
-@pytest.fixture
-def start_zookeeper(database_servers: DatabaseServers) -> Iterator[Callable[[int], ZooKeeperEnsemble]]:
-    """Starts ensembles of the test's own, with this number of servers."""
-    started: list[ZooKeeperEnsemble] = []
-
-    def start(servers: int) -> ZooKeeperEnsemble:
-        started.append(make_zookeeper_or_skip(database_servers, servers))
-        return started[-1].start()
-
-    yield start
-    for ensemble in started:
-        ensemble.remove()
-
-
 def make_zookeeper_or_skip(database_servers: DatabaseServers, servers: int) -> ZooKeeperEnsemble:
     try:
         return database_servers.make_zookeeper(servers)

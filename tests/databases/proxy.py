@@ -8,8 +8,9 @@
         trap = proxy.lose_answer(b"COMMIT")
         await trap.wait()                       # the server has committed, its client saw the connection break
 
-On the test's own loop it costs that loop a little; `in_thread` gives it one of its own, for tests without a loop or with a measured
-one. All methods may be called from any thread. It sees no pattern within TLS, and resending by a real network it only imitates.
+On the test's own loop it costs that loop a little; `in_thread` gives it one of its own, `all_in_thread` one to several, for tests without
+a loop or with a measured one. All methods may be called from any thread. It sees no pattern within TLS, and resending by a real network it
+only imitates.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import concurrent.futures
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -27,21 +28,24 @@ from tests.databases.answers import LastAnswer, OtherAnswer
 from tests.databases.link import RESET, Direction, Flow, Link, Trap
 from tests.databases.ports import free_port
 
-__all__ = ["Proxy", "Trap", "in_thread"]
+__all__ = ["Proxy", "Trap", "all_in_thread", "in_thread"]
 
 _DEADLINE_S = 30.0
+_STEP_S = 0.02
 
 
 class Proxy:
     """Listens on a port of its own and passes everything on to `target` (`host:port`), until told otherwise.
 
-    `host` and `port`: where it listens; a free port if none is given.
+    `host` and `port`: where it listens; a free port if none is given. A new connection waits `wait_for_target_s` for a target that does
+    not listen yet, before it is reset.
     """
 
-    def __init__(self, target: str, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, target: str, host: str = "127.0.0.1", port: int = 0, wait_for_target_s: float = 0.0) -> None:
         self.target = target  # where new connections go; may be changed, as an address is after a failover
         self.host = host
         self.port = port
+        self.wait_for_target_s = wait_for_target_s
         self.connections = 0  # taken so far
         self._links: dict[Link, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -208,9 +212,8 @@ class Proxy:
         task.add_done_callback(lambda _: undo.close())
 
     async def _serve(self, connection: socket.socket, undo: contextlib.ExitStack) -> None:
-        host, _, port = self.target.rpartition(":")
         try:
-            server = await asyncio.open_connection(host, int(port))
+            server = await self._connect()
         except OSError:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             return
@@ -225,6 +228,17 @@ class Proxy:
             await link.run()
         finally:
             del self._links[link]
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, _, port = self.target.rpartition(":")
+        deadline = self.loop.time() + self.wait_for_target_s
+        while True:
+            try:
+                return await asyncio.open_connection(host, int(port))
+            except OSError:
+                if self.loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(_STEP_S)
 
     def _do(self, act: Callable[[], object]) -> None:
         """Acts on the proxy's loop, from whichever thread."""
@@ -249,19 +263,28 @@ class Proxy:
 def in_thread(target: str) -> Iterator[Proxy]:
     """A proxy on a loop and a thread of its own."""
     proxy = Proxy(target)
-    ready: concurrent.futures.Future[asyncio.Event] = concurrent.futures.Future()
+    with all_in_thread([proxy]):
+        yield proxy
+
+
+@contextlib.contextmanager
+def all_in_thread(proxies: Iterable[Proxy]) -> Iterator[None]:
+    """These proxies listen meanwhile, on one loop and a thread of their own."""
+    ready: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = concurrent.futures.Future()
 
     async def serve() -> None:
-        async with proxy:
+        async with contextlib.AsyncExitStack() as stack:
+            for proxy in proxies:
+                await stack.enter_async_context(proxy)
             over = asyncio.Event()
-            ready.set_result(over)
+            ready.set_result((asyncio.get_running_loop(), over))
             await over.wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="proxy")
     thread.start()
-    over = ready.result(_DEADLINE_S)
+    loop, over = ready.result(_DEADLINE_S)
     try:
-        yield proxy
+        yield
     finally:
-        proxy.loop.call_soon_threadsafe(over.set)
+        loop.call_soon_threadsafe(over.set)
         thread.join(_DEADLINE_S)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.databases.database import DatabaseServer
 from tests.databases.mariadb import MariaDb
+from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy, in_thread
 
 _DEADLINE_S = 30
@@ -72,6 +73,16 @@ async def _client(proxy: Proxy) -> AsyncIterator[Ends]:
 async def _asked(ends: Ends, data: bytes) -> bytes:
     ends[1].write(data)
     return await asyncio.wait_for(ends[0].readexactly(len(data)), _DEADLINE_S)
+
+
+async def test_a_connection_waits_if_told_so_for_a_target_that_does_not_listen_yet(echo: Echo) -> None:
+    port = free_port()
+    async with Proxy(f"127.0.0.1:{port}", wait_for_target_s=_DEADLINE_S) as proxy, _client(proxy) as ends:
+        asked = asyncio.ensure_future(_asked(ends, b"hello"))
+        while not proxy.connections:
+            await asyncio.sleep(0)
+        async with await asyncio.start_server(echo.serve, "127.0.0.1", port):
+            assert await asked == b"hello"
 
 
 async def _reset(ends: Ends) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import permutations
 from pathlib import Path
 
 from kazoo.client import KazooClient
 
 from tests.databases.certificates import Certificates
 from tests.databases.ports import free_port
+from tests.databases.proxy import Proxy, all_in_thread
 from tests.databases.server_process import Option, ServerMissing, ServerProcess, program
 
 _JARS = Path(__file__).resolve().parents[2] / ".venv" / "zookeeper-3.9.5"
 _TICK_MS = 200
+# A follower tries again to connect to an elected leader that does not listen yet. If its connection is reset, there is no leader until
+# the elected one gives up (initLimit).
+_LEADER_LISTENS_S = 2.0
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
@@ -28,7 +33,8 @@ class ZooKeeperServer(ServerProcess):
         super().__init__(folder, {}, None, logs=["output.log"])
         self.number = number
         self.election_ports = free_port(), free_port()
-        self.others: Sequence[ZooKeeperServer] = []
+        self.ensemble: Sequence[ZooKeeperServer] = []
+        self.hosts_of_others: dict[ZooKeeperServer, str] = {}  # where this one looks for them, if not at theirs
         self.secure_port = 0
         self._tls: Mapping[str, Option] = {}
         self._begin_empty()
@@ -94,9 +100,15 @@ class ZooKeeperServer(ServerProcess):
             "4lw.commands.whitelist": "srvr,mntr",
             **self._tls,
         }
-        for server in self.others:
+        # Names, since a server that asks for a connection says where it listens: others are to go by their own hosts file then, too.
+        names = {server: f"member{server.number}" for server in self.ensemble}
+        for server, name in names.items():
             peer, election = server.election_ports
-            lines[f"server.{server.number}"] = f"{self.host}:{peer}:{election}"
+            lines[f"server.{server.number}"] = f"{name}:{peer}:{election}"
+        hosts = self.folder / "hosts"
+        hosts.write_text(
+            "".join(f"{self.hosts_of_others.get(each, each.host)} {name}\n" for each, name in names.items())
+        )
         config = self.folder / "zoo.cfg"
         config.write_text(
             "".join(
@@ -109,6 +121,8 @@ class ZooKeeperServer(ServerProcess):
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            f"-Djdk.net.hosts.file={hosts}",
+            "-Dzookeeper.fastleader.maxNotificationInterval=1000",  # one that was cut off soon asks for the leader again
         ]
         return [*self.command(), *options, _MAIN, str(config)]
 
@@ -130,12 +144,38 @@ class ZooKeeperEnsemble:
     def __init__(self, folder: Path, servers: int) -> None:
         self.servers = [ZooKeeperServer(folder / str(number), number) for number in range(1, servers + 1)]
         for server in self.servers:
-            server.others = self.servers if servers > 1 else []
+            server.ensemble = self.servers if servers > 1 else []
+        self._links: dict[tuple[ZooKeeperServer, ZooKeeperServer], Sequence[Proxy]] = {}
 
     @property
     def address(self) -> str:
         """`host:port` of all, divided by commas."""
         return ",".join(server.address for server in self.servers)
+
+    @contextmanager
+    def divisible(self) -> Iterator[ZooKeeperEnsemble]:
+        """The servers reach each other through proxies meanwhile; none may run before."""
+        for one, other in permutations(self.servers, 2):
+            host = one.hosts_of_others[other] = f"127.0.{one.number}.{other.number}"
+            self._links[one, other] = [
+                Proxy(f"{other.host}:{port}", host, port, _LEADER_LISTENS_S) for port in other.election_ports
+            ]
+        with all_in_thread(proxy for proxies in self._links.values() for proxy in proxies):
+            yield self
+
+    def cut_off(self, server: ZooKeeperServer) -> None:
+        """It and the others don't hear each other until `heal`; clients reach all of them. Only if the ensemble is `divisible`."""
+        for ends, proxies in self._links.items():
+            if server in ends:
+                for proxy in proxies:
+                    proxy.refuse()
+                    proxy.swallow()
+
+    def heal(self) -> None:
+        """All servers hear each other."""
+        for proxies in self._links.values():
+            for proxy in proxies:
+                proxy.heal()
 
     def start(self) -> ZooKeeperEnsemble:
         """Runs those that don't, and waits until all serve."""
@@ -162,9 +202,9 @@ class ZooKeeperEnsemble:
         for server in self.servers:
             server.remove()
 
-    def read(self, path: str) -> bytes:
-        """What a node says."""
-        client = KazooClient(self.address)
+    def read(self, path: str, server: ZooKeeperServer | None = None) -> bytes:
+        """What a node says, at this server or at any."""
+        client = KazooClient((server or self).address)
         client.start()
         try:
             return bytes(client.get(path)[0])

@@ -41,9 +41,12 @@ def shared_ensemble(database_servers: DatabaseServers) -> Iterator[ZooKeeperEnse
 
 
 @pytest.fixture
-def ensemble(start_zookeeper: Callable[[int], ZooKeeperEnsemble]) -> ZooKeeperEnsemble:
-    """Three servers of the test's own."""
-    return start_zookeeper(3)
+def ensemble(database_servers: DatabaseServers) -> Iterator[ZooKeeperEnsemble]:
+    """Three servers of the test's own, which can be cut off from each other."""
+    ensemble = make_zookeeper_or_skip(database_servers, 3)
+    with ensemble.divisible():
+        yield ensemble.start()
+        ensemble.remove()
 
 
 @pytest.fixture

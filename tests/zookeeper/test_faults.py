@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.client import Client
+from pinlater.client import Client, JobState
 from pinlater.domain.slices import SLICES
 from pinlater.testing.real_server import RealServer
+from tests.databases.proxy import Proxy, all_in_thread
 from tests.databases.redis import RedisServer
 from tests.databases.zookeeper import ZooKeeperEnsemble
 from tests.shared_shards.real_cluster import address_among_servers, owners, share_all, until, work
@@ -90,6 +91,45 @@ def test_after_the_loss_of_one_member_of_the_ensemble_a_new_server_gets_its_shar
     servers.append(start(ensemble))
     until(lambda: share_all(servers))
     work(servers)
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["the leader", "a follower"])
+def test_servers_leave_a_member_that_is_cut_off_from_the_other_members_and_no_call_fails(
+    ensemble: ZooKeeperEnsemble, start: Start, path: str, leads: bool
+) -> None:
+    leader = ensemble.leader()
+    cut_off, *majority = sorted(ensemble.servers, key=lambda member: (member is leader) != leads)
+    doors = [Proxy(member.address) for member in majority]
+    with all_in_thread(doors):
+        for door in doors:
+            door.refuse()  # so the first server connects to the member that is cut off
+        servers = [start(",".join([cut_off.address, *(door.address for door in doors)])), start(ensemble)]
+        until(lambda: share_all(servers))
+        for door in doors:
+            door.accept()
+        ensemble.cut_off(cut_off)
+        servers.append(start(ensemble))
+        warned = {server: set[str]() for server in servers}
+
+        def share_all_at_work() -> bool:
+            work(servers)
+            for server, told in warned.items():
+                told.update(warnings(server))
+            return share_all(servers)
+
+        until(share_all_at_work)
+        assert "Mode:" not in cut_off.says("srvr")
+        assert any(door.open for door in doors)
+        ensemble.heal()
+        cut_off.wait_until_ready()
+        work(servers)
+        with Client(servers[0].address) as client:
+            [shard] = client.cluster().shards
+            assert [client.count("q", state) for state in (JobState.PENDING, JobState.IN_PROGRESS)] == [0, 0]
+        stored = json.dumps(shard.owners, separators=(",", ":")).encode()
+        until(lambda: {ensemble.read(f"{path}/owners/{shard.name}", member) for member in ensemble.servers} == {stored})
+        assert share_all(servers)
+        assert max(map(len, warned.values())) <= 1
 
 
 def test_all_servers_register_again_with_an_ensemble_that_has_lost_its_data(
