@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,15 +31,16 @@ def info(_: Any) -> t.ServerInfo:
 class OneJob:
     """Hands out one job once; later dequeues wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, headers: dict[str, str] | None = None) -> None:
         self.given = False
+        self.headers = headers or {}
 
     async def __call__(self, arguments: Any) -> Any:
         if self.given:
             await asyncio.sleep((arguments.request.wait_ms or 0) / 1000)
             return t.DequeueResponse()
         self.given = True
-        meta = t.DequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok")
+        meta = t.DequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok", headers=self.headers)
         return t.DequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
 
 
@@ -400,3 +403,29 @@ async def test_a_queue_that_is_missing_after_an_outage_is_named(caplog: pytest.L
         )
         worker.request_stop()
         await asyncio.wait_for(task, 30)
+
+
+async def test_a_job_of_an_unknown_task_that_goes_back_while_the_worker_stops_keeps_its_delay() -> None:
+    released: list[tuple[int, int]] = []
+    again = asyncio.Event()
+
+    async def release(arguments: Any) -> list[t.AckResult]:
+        claims = arguments.request.claims
+        released.append((len(claims), arguments.request.delay_ms))
+        if len(released) > 1:
+            again.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(again.wait(), 1)
+        return [t.AckResult(claim.descriptor, 0) for claim in claims]
+
+    async with FakeServer(
+        getServerInfo=info, dequeueJobs=OneJob({"pinlater-task": "newer"}), releaseJobs=release
+    ) as server:
+        worker = Worker(server.address, settings=replace(FAST, unknown_task_delay_ms=60_000, grace_ms=50))
+        worker.task("q", name="older")(lambda: None)
+        run = asyncio.create_task(worker.run_async())
+        await eventually(lambda: released)
+        worker.request_stop()
+        await asyncio.wait_for(run, 30)
+    assert released == [(1, 60_000)]
+    assert worker.counts.released == 1

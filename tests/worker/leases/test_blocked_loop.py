@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -165,3 +166,39 @@ async def test_a_running_loop_is_not_taken_for_blocked(server: RealServer, besid
 
         await run_while(worker, others)
     assert (worker.counts.claimed, worker.counts.released, worker.counts.lost) == (200, 0, 0)
+
+
+async def test_a_claim_that_is_lost_as_its_job_is_about_to_start_frees_its_slot(
+    server: RealServer, beside: OtherLoop
+) -> None:
+    """The loop, which was blocked, hears of the loss between the slot and the first line of the job."""
+    async with AsyncClient(server.address) as client:
+        worker = Worker(client, settings=replace(SETTINGS, concurrency=1, prefetch_max=8))
+        began: list[bytes] = []
+
+        @worker.task("q", claim_timeout="1s", time_limit=None)
+        async def handle(job: ClaimedJob) -> None:
+            began.append(job.body)
+            if job.body == b"block":
+                beside.block()
+
+        def others() -> None:
+            beside.client.enqueue("q", [b"quick"] * 20)  # short work, so that it claims ahead
+            beside.until(lambda: worker.counts.succeeded == 20)
+            blocks, gone = beside.client.enqueue("q", [Job(b"block"), Job(b"gone")]).descriptors
+            assert beside.blocked.wait(DEADLINE_S)
+            beside.client.cancel("q", [gone])
+
+            def deadline_ms() -> int:
+                return beside.client.lookup([blocks])[blocks].claim_deadline_ms or 0
+
+            before_ms = deadline_ms()
+            beside.until(lambda: deadline_ms() > before_ms)  # a heartbeat, which was told of the other job
+            beside.unblock.set()
+            beside.until(lambda: worker.counts.succeeded == 21)
+            beside.client.enqueue("q", [b"again"])
+            beside.until(lambda: worker.counts.succeeded == 22)
+
+        await run_while(worker, others)
+    assert began[20:] == [b"block", b"again"]
+    assert worker.abandoned_functions == 0

@@ -133,6 +133,7 @@ class HeldJob:
     of_task: Task[..., Any] | None = None  # once it is known
     counts: TaskCounts | None = None  # of its task
     is_in_thread = False
+    has_begun = False  # otherwise a cancellation of its task runs no line of it
     running: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None  # of its time limit
     slot_since_ms = 0.0  # by the time of the slots
@@ -170,6 +171,7 @@ class HeldJob:
         self.running = asyncio.create_task(self._execute(), name=name, context=jobs.context.copy())
 
     async def _execute(self) -> None:
+        self.has_begun = True
         try:
             opened = envelope.opened(self.job.body, self.job.headers)
             task = self._jobs.tasks.get(opened.task) if opened.task else self._jobs.default
@@ -277,7 +279,7 @@ class HeldJob:
             self._jobs.abandoned -= 1
         else:
             self._free_slot()
-        self.state = HeldState.ENDED
+        self.state, self.running = HeldState.ENDED, None  # the task keeps the context variables of the job
         self._jobs.changed.set()
 
     def _free_slot(self) -> None:
@@ -307,6 +309,7 @@ class HeldJob:
     async def _give_back_unknown(self, task: str) -> None:
         """A newer producer's task, probably: another worker may know it, or this one after its next deployment."""
         run = self._run
+        self.state = HeldState.REPORTING  # it goes back after its delay; a stop must not give it back again, at once
         run.counts.unknown_tasks += 1
         delay_ms = run.settings.unknown_task_delay_ms
         self._jobs.unknown_tasks.log(self.job, task, delay_ms, run.clock.monotonic())
@@ -351,7 +354,10 @@ class HeldJob:
             kind = Kind.LOST if why is StopReason.LOST else Kind.GIVEN_BACK
             self.counts.note(kind, self._run.clock.monotonic() - self.started_s)
         self.running.cancel()
-        asyncio.get_running_loop().call_later(CANCEL_S, self._abandon)
+        if self.has_begun:
+            asyncio.get_running_loop().call_later(CANCEL_S, self._abandon)
+        else:
+            self._finish()
 
     def _abandon(self) -> None:
         if self.state is not HeldState.STOPPING:

@@ -63,9 +63,10 @@ class Shutdown:
             return
         _log.warning("queue %s: jobs that did not finish in time are given back: %d", self._jobs.queue, len(left))
         given_back = handed_over(left)  # heartbeats go on until the server has the jobs
+        stopping = [held.running for held in left if held.running is not None]
         for held in left:
             held.stop(StopReason.GIVEN_BACK)
-        await asyncio.wait([held.running for held in left if held.running is not None], timeout=CANCEL_S)
+        await asyncio.wait(stopping, timeout=CANCEL_S)
         await self._outbox.release(given_back)
 
     async def _wait_for_reports(self) -> None:

@@ -1,6 +1,6 @@
 """One try to deliver reports: which ones the server took, refused, or must get again.
 
-`reporter` and `retry_queue` decide when to try again. A delivery must never drop a report unless the server refuses it for good.
+`outbox` and `retry_queue` decide when to try again. A delivery must never drop a report unless the server refuses it for good.
 """
 
 from __future__ import annotations
