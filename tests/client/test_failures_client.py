@@ -30,6 +30,7 @@ from pinlater.testing import RealServer
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.client.scripted import Script
+from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
 from tests.wire.golden.client_calls import CALLS, ClientCall
 
@@ -387,12 +388,12 @@ def test_a_client_that_is_dropped_takes_its_thread_along(server: RealServer) -> 
     assert not thread.is_alive()
 
 
+class Body(str):
+    __slots__ = ("__weakref__",)
+
+
 def test_a_call_that_met_its_deadline_keeps_no_job_once_its_error_is_gone() -> None:
     """Without the garbage collector, which counts objects and not bytes."""
-
-    class Body(str):
-        __slots__ = ("__weakref__",)
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = Client(f"127.0.0.1:{silent.getsockname()[1]}", wait_for_servers=False, retries=0, timeout_ms=200)
         gc.disable()
@@ -407,6 +408,26 @@ def test_a_call_that_met_its_deadline_keeps_no_job_once_its_error_is_gone() -> N
         finally:
             gc.enable()
             client.close()
+
+
+def test_submitted_calls_that_fail_keep_no_jobs_once_their_errors_are_gone() -> None:
+    """But for those of one call."""
+    with Client(f"127.0.0.1:{free_port()}", wait_for_servers=False, retries=0) as client:
+
+        def submit(body: Body) -> None:
+            with contextlib.suppress(errors.ServerUnreachable):
+                client.submit(client.enqueue_call("q", [Job(b"x", custom_status=body)])).result(30)
+                pytest.fail("no server is there")
+
+        bodies = [Body("large") for _ in range(5)]
+        held = [weakref.ref(body) for body in bodies]
+        gc.disable()
+        try:
+            while bodies:
+                submit(bodies.pop(0))
+            assert sum(body() is not None for body in held) <= 1
+        finally:
+            gc.enable()
 
 
 def test_the_names_of_the_package_are_listed() -> None:

@@ -324,7 +324,16 @@ def test_an_application_error_is_read_by_us_and_by_apache() -> None:
     assert theirs.type == TApplicationException.UNKNOWN_METHOD
 
 
-@pytest.mark.parametrize("frame", [b"", b"junk and more junk", message(full_calls()["createQueue"])])
+WITHOUT_ITS_ORDER = encode_reply(
+    METHODS_BY_NAME["stopBulkRun"],
+    1,
+    types.BulkRun("run", None, "who", 1, 0, 0, 0, 0),
+)
+
+
+@pytest.mark.parametrize(
+    "frame", [b"", b"junk and more junk", message(full_calls()["createQueue"]), message(WITHOUT_ITS_ORDER)]
+)
 def test_an_invalid_reply_is_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
         Decoder().reply(frame)

@@ -145,7 +145,10 @@ class CallTries(Generic[T]):
         if again is Again.NO and lost is not None and of_its_own_try and error is not lost:
             raise lost from error  # the first try may have taken effect, whatever the last one says
         if again is Again.NO or error is lost or (self._caller.polls.hung_up and call.wait_ms):
-            raise error
+            try:
+                raise error
+            finally:  # otherwise the error and this frame hold each other, and with them the bodies of the call
+                del error, lost
         if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and not outcome_is_unknown(lost):
             self._lost = error
             call = call.as_repeat()

@@ -76,9 +76,10 @@ def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
 
 
 def required_fields(cls: type[Any], spec: Spec, prefix: str) -> Callable[[Any], tuple[Any, ...]] | None:
-    """Returns what reads all required fields of a struct; None if there are none, or if they are in lists and maps of it, too."""
+    """Returns what reads all required fields of a struct; None if there are none, or if some are in structs, lists or maps of it."""
     paths, others = _required_paths(cls, spec, f"{prefix}.")
-    return attrgetter(*paths, paths[0]) if paths and not others else None
+    is_flat = not others and all(path.count(".") == 1 for path in paths)
+    return attrgetter(*paths, paths[0]) if paths and is_flat else None
 
 
 def _required_paths(cls: type[Any], spec: Spec, prefix: str) -> tuple[list[str], Children]:
