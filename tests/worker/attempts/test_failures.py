@@ -60,26 +60,30 @@ async def test_a_broken_retry_policy_costs_neither_the_report_nor_the_slot(
     assert "the job's own" in info.error_text
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
 async def test_a_failed_attempt_leaves_nothing_of_its_job_for_the_garbage_collector(
-    client: AsyncClient, caplog: pytest.LogCaptureFixture
+    client: AsyncClient, caplog: pytest.LogCaptureFixture, in_thread: bool
 ) -> None:
     """It counts objects, not bytes: some large jobs that fail could stay for long."""
     caplog.set_level(logging.CRITICAL, "pinlater.worker")  # pytest keeps every line, with its error
     worker = Worker(client, settings=ONE)
     held: list[weakref.ref[Broken]] = []
 
-    @worker.task("q", default=True)
-    async def fail(body: bytes) -> None:
+    def fail(body: bytes) -> None:
         large = Broken(body)
         held.append(weakref.ref(large))
         raise KeyError("the job's own")
 
+    async def fail_on_loop(body: bytes) -> None:
+        fail(body)
+
+    worker.task("q", default=True)(fail if in_thread else fail_on_loop)
     await client.enqueue("q", [Job(b"x", attempts_allowed=1)])
     gc.disable()
     try:
         async with running(worker):
             await eventually(lambda: worker.counts.failed == 1 and worker.counts.running == 0)
-            await eventually(lambda: held[0]() is None)
+            await eventually(lambda: held[0]() is None, timeout_s=5)
     finally:
         gc.enable()
 

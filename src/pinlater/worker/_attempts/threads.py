@@ -49,6 +49,7 @@ class Threads:
             self.ended()
 
         def work() -> None:
+            nonlocal done
             result, error = None, None
             try:
                 result = context.run(function)
@@ -58,6 +59,10 @@ class Threads:
                 loop.call_soon_threadsafe(done, result, error)
             except RuntimeError:
                 inbox.put(None)  # the loop is closed
+            finally:
+                # An error's traceback holds this frame. If it held the error, both would stay until a garbage collection, and with them the
+                # job's body.
+                del done, result, error
 
         self.busy += 1
         inbox.put(work)
