@@ -178,13 +178,15 @@ async def test_a_log_handler_that_blocks_the_event_loop_keeps_no_heartbeat_waiti
     assert (worker.counts.succeeded, worker.counts.claimed, worker.counts.lost) == (1, 1, 0)
 
 
-async def test_an_event_loop_that_has_closed_is_not_told_as_blocked() -> None:
-    """Its worker was abandoned; the heartbeats go on."""
-    program = """
+PROGRAM = """
 import asyncio, logging, os, threading, time
 from pinlater import Worker
 
-logging.basicConfig(level=logging.WARNING)
+real, ahead, said = time.monotonic, 0.0, []
+time.monotonic = lambda: real() + ahead
+handler = logging.Handler()
+handler.emit = lambda record: said.append(record.getMessage().split(",")[0].rpartition(" ")[2])
+logging.getLogger("pinlater.worker.event_loop").addHandler(handler)
 worker = Worker("127.0.0.1:1")
 
 @worker.task("q")
@@ -194,11 +196,45 @@ loop = asyncio.new_event_loop()
 running = loop.create_task(worker.run_async())
 while not any(thread.name == "pinlater-heartbeats" for thread in threading.enumerate()):
     loop.run_until_complete(asyncio.sleep(0.01))
-loop.close()
-time.sleep(5)
-os._exit(0)
 """
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=asyncio.subprocess.PIPE)
-    _, said = await process.communicate()
-    assert process.returncode == 0
-    assert b"blocked" not in said
+GROWS = """
+for ahead, lines in ((3, 1), (20, 1), (30, 2), (250, 2), (300, 3), (5_000, 3)):
+    end = real() + 30
+    while sum(line[0] != "(" for line in said) < lines and real() < end:
+        time.sleep(0.01)
+    time.sleep(0.6)  # for further lines
+    said.append(f"({ahead})")
+"""
+IS_CLOSED = """
+time.sleep(0.6)
+loop.close()  # what the heartbeats have asked it for does not come any more
+ahead = 100.0
+time.sleep(1.5)
+"""
+IS_SUSPENDED = """
+blocked_s = 1.0
+while blocked_s > 0.9:  # it stood still for too many looks
+    said.clear()
+    loop.run_until_complete(asyncio.sleep(0.3))
+    began = real()
+    time.sleep(0.3)
+    ahead += 100
+    time.sleep(0.3)
+    blocked_s = real() - began
+    loop.run_until_complete(asyncio.sleep(0.3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [(GROWS, "3s (3) (20) 30s (30) (250) 5m (300) (5000)"), (IS_CLOSED, ""), (IS_SUSPENDED, "")],
+    ids=["a block that grows", "a closed loop, whose worker was abandoned", "a process that was suspended"],
+)
+async def test_a_block_is_told_after_3_s_30_s_and_5_min_and_a_loop_that_does_not_block_never(
+    what: str, told: str
+) -> None:
+    """The program's loop stands while it does something else, and its clock is set forward. The heartbeats go on."""
+    program = PROGRAM + what + "print(*said, flush=True)\nos._exit(0)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    assert (process.returncode, said.decode().strip()) == (0, told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +14,6 @@ from pinlater.client import AsyncClient, ClaimedJob
 from pinlater.wire.generated import structs as types
 from pinlater.worker import Worker, WorkerSettings
 from tests.client.scripted import AskedServer, Script, lost
-
-CLAIMED = ("abc", "d")
 
 
 def tokens(acks: Any) -> str:
@@ -35,14 +34,15 @@ class SteeredLoop(asyncio.SelectorEventLoop):
 
 
 class Told:
-    """A worker that has claimed the jobs a, b and c and waits for more. Notes when it tells which of them have ended, and whether by a
-    claim. Steps: `a`: job a ends; `4`: four milliseconds pass; `claim`: the claim under way gets a job; `hold` and `answer`: the server
-    keeps its answers to acks back, and gives them; `away` and `back`: acks get no answer."""
+    """A worker that has claimed a job for each letter and waits for more. Notes when it tells which of them have ended, and whether by a
+    claim. Steps: `a`: job a ends; `all`: all end; `4`: four milliseconds pass; `claim`: the claim under way gets another job; `hold` and
+    `answer`: the server keeps its answers to acks back, and gives them; `away` and `back`: acks get no answer."""
 
-    def __init__(self, loop: SteeredLoop) -> None:
+    def __init__(self, loop: SteeredLoop, jobs: str) -> None:
         self.loop = loop
+        self.jobs = (jobs, "z")
         self.told: list[tuple[int, str]] = []
-        self.ends = {name: asyncio.Event() for name in "".join(CLAIMED)}
+        self.ends = {name: asyncio.Event() for name in "".join(self.jobs)}
         self.claim, self.answers, self.away = asyncio.Event(), asyncio.Event(), False
         self.answers.set()
         self.claims = 0
@@ -51,7 +51,7 @@ class Told:
             dequeueJobs=self._dequeue,
             ackJobs=self._ack,
         )
-        settings = WorkerSettings(auto_create=False, prefetch_max=0)
+        settings = WorkerSettings(auto_create=False, prefetch_max=0, concurrency=len(jobs) + 1)
         self.client = AsyncClient("a", connect=self.script.connect)
         self.worker = Worker(self.client, settings=settings)
 
@@ -66,7 +66,7 @@ class Told:
         if self.claims:
             await self.claim.wait()
             self.claim.clear()
-        jobs = {f"q:s1:p1:{name}": types.DequeueMetadata(token=name) for name in CLAIMED[self.claims]}
+        jobs = {f"q:s1:p1:{name}": types.DequeueMetadata(token=name) for name in self.jobs[self.claims]}
         self.claims += 1
         return types.DequeueResponse(dict.fromkeys(jobs, b""), jobs, ack_outcomes=acks and applied(acks))
 
@@ -87,13 +87,17 @@ class Told:
         self.worker.request_stop()
         told = list(self.told)
         self.away = False
-        for awaited in (*self.ends.values(), self.answers):
-            awaited.set()
+        self.answers.set()
+        self._end_all()
         while not working.done():
             await self._pass(1)
         await working
         await self.client.close()
         return told
+
+    def _end_all(self) -> None:
+        for end in self.ends.values():
+            end.set()
 
     async def _take(self, step: str) -> None:
         if step.isdigit():
@@ -101,6 +105,8 @@ class Told:
                 await self._pass(1)
         elif step in self.ends:
             self.ends[step].set()
+        elif step == "all":
+            self._end_all()
         elif step == "claim":
             self.claim.set()
         elif step in ("hold", "answer"):
@@ -115,6 +121,14 @@ class Told:
             await asyncio.sleep(0)
 
 
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[SteeredLoop]:
+    monkeypatch.setattr(random, "random", lambda: 0.5)
+    loop = SteeredLoop()
+    yield loop
+    loop.close()
+
+
 @pytest.mark.parametrize(
     ("steps", "told"),
     [
@@ -126,11 +140,13 @@ class Told:
     ],
 )
 def test_an_ack_that_no_claim_takes_is_flushed_after_five_milliseconds_with_later_ones(
-    steps: str, told: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+    loop: SteeredLoop, steps: str, told: list[tuple[int, str]]
 ) -> None:
-    monkeypatch.setattr(random, "random", lambda: 0.5)
-    loop = SteeredLoop()
-    try:
-        assert loop.run_until_complete(Told(loop).tell(steps)) == told
-    finally:
-        loop.close()
+    assert loop.run_until_complete(Told(loop, "abc").tell(steps)) == told
+
+
+@pytest.mark.parametrize(("steps", "sizes"), [("hold all 9", [1_000]), ("hold all 9 answer", [1_000, 10])])
+def test_at_most_a_thousand_acks_are_flushed_in_a_request(loop: SteeredLoop, steps: str, sizes: list[int]) -> None:
+    jobs = "".join(chr(1_000 + number) for number in range(1_010))
+    told = loop.run_until_complete(Told(loop, jobs).tell(steps))
+    assert [len(names) for _, names in told] == sizes

@@ -293,39 +293,3 @@ async def test_new_bodies_go_in_requests_of_bounded_size() -> None:
             server.away = set()
             await eventually(lambda: sorted(server.applied) == ["a", "b", "c", "d"])
     assert max(map(len, server.requests)) == 2
-
-
-async def test_acks_that_no_claim_takes_are_flushed_together_and_at_most_a_thousand_in_a_request() -> None:
-    """The claim under way waits for jobs. An ack that comes while others are on their way waits for the next request."""
-    go_on, answer = asyncio.Event(), asyncio.Event()
-    count, got = 1_010, list[int]()
-
-    async def dequeue(arguments: Any) -> t.DequeueResponse:
-        if got:
-            await asyncio.Event().wait()
-        got.append(arguments.request.limit)
-        jobs = [f"q:s1:p1:{number}" for number in range(count)]
-        meta = t.DequeueMetadata(token="tok")
-        return t.DequeueResponse(jobs=dict.fromkeys(jobs, b""), metadata=dict.fromkeys(jobs, meta))
-
-    async def ack(arguments: Any) -> list[t.AckResult]:
-        sizes.append(len(arguments.request.succeeded))
-        await answer.wait()
-        return [t.AckResult(each.descriptor, 0) for each in arguments.request.succeeded]
-
-    sizes: list[int] = []
-    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue, ackJobs=ack) as server:
-        worker = Worker(server.address, settings=WorkerSettings(concurrency=count, wait_ms=50))
-
-        @worker.task("q")
-        async def work(job: ClaimedJob) -> None:
-            await go_on.wait()
-
-        async with running(worker):
-            await eventually(lambda: worker.counts.running == count)
-            go_on.set()
-            await eventually(lambda: sizes and worker.counts.running == 0)
-            assert len(sizes) == 1
-            answer.set()
-            await eventually(lambda: sum(sizes) == count)
-    assert (got, sizes) == ([count], [1_000, 10])
