@@ -76,7 +76,7 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
 
 async def unblock(access: Access, queue: str, ordering_key: str, now_ms: int) -> int | PinLaterError:
     """Takes the places of the jobs that stopped the key."""
-    del now_ms  # a job that is released is due at the time in its record
+    del now_ms  # a job that becomes ready is due at the time in its record
     queue_id = access.queues.get(queue)
     if queue_id is None:
         return QueueNotFound.of(queue)
