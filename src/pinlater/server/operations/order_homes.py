@@ -129,8 +129,8 @@ class OrderHomes:
             self._queue_cache.changed_here()
 
     async def _is_gone(self, queue: str, shard: str) -> bool:
-        """Whether a shard is marked as lost. Raises `EnqueueRejected` for one that this server does not know: a shard that is removed as it
-        should be is no home, and no former one, so other servers may use this one."""
+        """Whether a shard is marked as lost. Raises `EnqueueRejected` for one that this server does not know: a shard that was removed
+        properly is neither a home nor a former one, so other servers may use this one."""
         shards = self._shards
         if shards.get(shard) is None and shards.reader is not None:
             await shards.reader.look()  # its file may name the shard by now
