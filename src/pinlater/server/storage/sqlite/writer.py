@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 _COMPLAINT_EVERY_S = 10.0
 _TURNS_LINGERED = 2
-# The store counts as idle if nothing was committed for this long, and if at most this few rows change now (those of one job).
+# The store counts as idle if nothing was committed for this long, and at most this many rows change now (those of one job).
 _IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
 # Pauses between two attempts while another process has the file locked: each twice as long as the one before, up to the second value.
 _BUSY_PAUSES_S = (0.001, 0.025)
