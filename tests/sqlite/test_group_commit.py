@@ -200,6 +200,15 @@ async def test_a_long_enqueue_and_a_checkpoint_wait_for_the_transaction_that_wai
     assert not writer._checkpoint_wanted
 
 
+async def test_a_transaction_that_no_claim_can_join_does_not_wait_for_one(ordered: OrderedJobs) -> None:
+    shard = ordered.bench.shard
+    before, seen = shard.commits, list[int]()
+    ordered.then = lambda: asyncio.get_running_loop().call_soon(lambda: seen.append(shard.commits))
+    # The enqueue waits for the next transaction, and so do all calls after it.
+    await asyncio.gather(ordered.ack(), ordered.bench.insert(10_000))
+    assert seen == [before + 1]
+
+
 async def test_a_full_disk_at_the_claim_refuses_the_ack_whose_transaction_it_joined(ordered: OrderedJobs) -> None:
     full = sqlite3.OperationalError("database or disk is full")
     full.sqlite_errorcode = sqlite3.SQLITE_FULL

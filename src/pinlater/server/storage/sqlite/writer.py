@@ -303,7 +303,7 @@ class Writer:
             return
         if carried and carried[0][0].work.in_steps:
             self._begin_steps(*carried[0], before)
-        elif self._queue_cache.claim_follows:
+        elif self._queue_cache.claim_follows and not self._waiting:  # the claim would have its turn after those
             self._connection_in_use = True
             self._linger(carried, before, _TURNS_LINGERED)
         else:
