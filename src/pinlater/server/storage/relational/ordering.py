@@ -241,7 +241,7 @@ async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
     dialect.lock_keys([key])
     rows = await dialect.first_places([(key, IN_HAND_PER_KEY_MAX)])
     stopped = sorted([job_id for _, _, job_id, due_ms in rows if due_ms == STOPPED_MS])
-    if stopped:  # otherwise the first job may be in progress, and the transaction that ends it locks its row before the key
+    if stopped:  # otherwise the first job may be in progress: who ends it locks its row before the key
         dialect.delete_ordered(stopped)
         await let_go(dialect, changes, [key])
     return len(stopped)
