@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -148,9 +148,8 @@ async def test_a_change_by_a_filter_goes_on_where_the_one_before_ended(
     query, after = f"{JOBS}?state=pending&task=send&limit=1&for_good=true", ""
     with patch.object(AsyncClient, "delete_jobs_by_descriptor", delete_none):
         while after is not None:
-            after = (await caller.ok("DELETE", f"{query}{after and '&' + urlencode({'continuation': after})}"))[
-                "continuation"
-            ]
+            assert quote(after) == after
+            after = (await caller.ok("DELETE", f"{query}{after and '&continuation=' + after}"))["continuation"]
     due_first = [stored.descriptors[at] for at in (1, 2, 0)]
     assert kept == [[name] for name in due_first]
 
@@ -174,13 +173,27 @@ async def test_a_retry_passes_jobs_that_can_not_be_retried_by_its_continuation(
 
 @pytest.mark.parametrize(
     "asked",
-    [{}, {"task": ["send"], "dry_run": True}, {"task": ["send"], "continuation": "later 0"}, {"priority": 1}],
+    [
+        {},
+        {"priority": 1},
+        {"task": ["send"], "dry_run": True},
+        *(
+            {"task": ["send"], "continuation": wrong}
+            for wrong in ("later.0", "later.-1", "-1", "", "null", "9" * 30 + ".1")
+        ),
+    ],
     ids=str,
 )
-async def test_a_continuation_that_can_not_be_followed_is_refused(caller: Caller, asked: dict[str, Any]) -> None:
-    await caller.refused("POST", f"{JOBS}/retry-failed", {"continuation": "0", **asked})
-    query = urlencode({"state": "failed", "continuation": "0", **asked}, doseq=True)
-    assert (await caller.refused("DELETE", f"{JOBS}?{query}"))["status"] == 400
+async def test_a_continuation_that_can_not_be_followed_is_refused(
+    caller: Caller, client: AsyncClient, clock: ManualClock, asked: dict[str, Any]
+) -> None:
+    scheduled = Job(b"", headers={TASK_HEADER: "send"}, run_after_ms=clock.now_ms() + 3_600_000)
+    await client.enqueue("mail", [scheduled])
+    assert (await caller.refused("POST", f"{JOBS}/retry-failed", {"continuation": "0", **asked}))["status"] == 400
+    for state in ("failed", "pending") if asked.get("continuation") != "later.0" else ("failed",):
+        query = urlencode({"state": state, "continuation": "0", "for_good": "task" in asked, **asked}, doseq=True)
+        assert (await caller.refused("DELETE", f"{JOBS}?{query.lower()}"))["status"] == 400
+    assert await client.count("mail", JobState.PENDING, future=True) == 1
 
 
 async def test_the_samples_of_a_preview_are_found_though_the_first_jobs_that_a_call_compares_do_not_fit(

@@ -91,6 +91,18 @@ async def test_a_job_that_is_retried_while_its_key_is_unblocked_takes_the_last_p
     await database.assert_consistent()
 
 
+async def test_an_unblock_of_a_key_that_nothing_stops_waits_for_no_job_in_progress(database: ProxiedMysql) -> None:
+    """Otherwise it forms a deadlock with the ack of that job."""
+    desk, _ = await servers_of(database)
+    first, second = [await desk.put(ordering_key="a") for _ in range(2)]
+    held = await desk.take()
+    async with locked(database, f"jobs JOIN claims USING (id) WHERE id = {first.id}"):
+        assert await asyncio.wait_for(desk.shard.submit(UnblockKey(QUEUE, "a", desk.now)), 10) == 0
+    await desk.succeed(held.key)
+    assert (await desk.take()).key == second
+    await database.assert_consistent()
+
+
 async def test_a_job_that_stops_its_key_as_another_of_the_key_ends_keeps_it_stopped(database: ProxiedMysql) -> None:
     desk, other = await servers_of(database)
     await desk.fail((await desk.put_and_take()).key)  # then there is a row that counts such failures

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
-from pinlater.domain.job import HandedOutJob
+from pinlater.domain.errors import ShardConnectionFailed, StoreFull, TooManyWaiting
+from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import NO_HOME, Home
 from pinlater.server.storage.commands import InsertJobs, LookupJobs, MoveHome
+from pinlater.server.storage.interface import BegunBatch
 from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.values import InsertRequest, JobKey
+from pinlater.server.storage.values import Acked, InsertRequest, JobKey, NewJob
 from tests.sqlite.conftest import NOW, QUEUE, Bench, insert_by_a_bug
 
 # However slow the machine is at this moment, no transaction is cut short.
@@ -83,6 +85,193 @@ async def test_an_ack_and_the_claim_that_it_wakes_are_stored_together_or_not_at_
     await either.succeed(JobKey(QUEUE, 1, first.id))
     assert [job.id for job in await claims[1]] == [jobs[1].id]
     assert either.shard.commits == before + 1
+
+
+class OrderedJobs:
+    """Two jobs of one ordering key on a shard, of which the first is in progress. When its ack lets the next one go, `then` runs within
+    that transaction, which stays open for a claim."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.jobs: list[NewJob] = []
+        self.then: Callable[[], object] = lambda: None
+
+    async def begin(self) -> OrderedJobs:
+        """Stores both, claims the first one."""
+        shard = self.bench.shard
+        await shard.submit(MoveHome(QUEUE, NO_HOME, Home(shard.name, 1)))
+        self.jobs = [job._replace(options=Options(ordering_key="k")) for job in self.bench.jobs(2)]
+        await shard.submit(InsertJobs([InsertRequest(QUEUE, self.jobs)], NOW))
+        assert [job.id for job in await self.bench.claim()] == [self.jobs[0].id]
+        shard.on_came_first(self._wakes)
+        self.bench.disk.committing.clear()
+        return self
+
+    def _wakes(self, _queue: str, _due_ms: int) -> bool:
+        self.then()
+        return True
+
+    def ack(self) -> asyncio.Task[list[Acked]]:
+        return asyncio.create_task(self.bench.succeed(JobKey(QUEUE, 1, self.jobs[0].id)))
+
+    async def states(self) -> list[JobState]:
+        """Those in the file, as readers see them."""
+        found = await self.bench.shard.submit(LookupJobs([JobKey(QUEUE, 1, job.id) for job in self.jobs], bodies=False))
+        return [JobState(job.state) for job in found if job is not None]
+
+
+IN_PROGRESS, PENDING, SUCCEEDED = JobState.IN_PROGRESS, JobState.PENDING, JobState.SUCCEEDED
+
+
+@pytest.fixture
+async def ordered(either: Bench) -> OrderedJobs:
+    return await OrderedJobs(either).begin()
+
+
+async def test_readers_see_nothing_of_an_ack_whose_transaction_waits_for_a_claim(ordered: OrderedJobs) -> None:
+    seen: list[list[JobState]] = []
+    began = asyncio.Event()
+    ordered.then = began.set
+    ack = ordered.ack()
+    await began.wait()
+    while ordered.bench.disk.connection.in_transaction and not ordered.bench.disk.committing.is_set():
+        assert not ack.done()
+        seen.append(await ordered.states())
+        await asyncio.sleep(0)
+    await ack
+    assert seen
+    assert all(states == [IN_PROGRESS, PENDING] for states in seen)
+    assert await ordered.states() == [SUCCEEDED, PENDING]
+
+
+async def test_a_store_that_closes_while_a_transaction_waits_for_a_claim_commits_it_first(ordered: OrderedJobs) -> None:
+    began = asyncio.Event()
+    ordered.then = began.set
+    ack = ordered.ack()
+    await began.wait()
+    claim = asyncio.create_task(ordered.bench.claim())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await ordered.bench.shard.close()
+        await ack
+    assert [job.id for job in await claim] == [ordered.jobs[1].id]
+    await ordered.bench.open()
+    assert await ordered.states() == [SUCCEEDED, IN_PROGRESS]
+
+
+async def test_a_claim_whose_caller_goes_while_a_transaction_waits_for_it_takes_nothing(ordered: OrderedJobs) -> None:
+    def goes() -> None:
+        claim = asyncio.create_task(ordered.bench.claim())
+        asyncio.get_running_loop().call_soon(claim.cancel)
+
+    ordered.then = goes
+    await ordered.ack()
+    assert await ordered.states() == [SUCCEEDED, PENDING]
+    assert [job.id for job in await ordered.bench.claim()] == [ordered.jobs[1].id]
+
+
+async def test_a_claim_that_fails_by_a_bug_leaves_the_ack_whose_transaction_it_joined(ordered: OrderedJobs) -> None:
+    bugs: list[asyncio.Task[None]] = []
+    ordered.then = lambda: bugs.append(asyncio.create_task(insert_by_a_bug(ordered.bench)))
+    await ordered.ack()
+    results = await asyncio.gather(*bugs, return_exceptions=True)
+    assert results
+    assert all(isinstance(result, ZeroDivisionError) for result in results)
+    assert await ordered.states() == [SUCCEEDED, PENDING]
+    assert len(await ordered.bench.claim()) == 1
+
+
+async def test_a_long_enqueue_and_a_checkpoint_wait_for_the_transaction_that_waits_for_a_claim(
+    ordered: OrderedJobs,
+) -> None:
+    long: list[asyncio.Task[list[JobKey]]] = []
+    writer = ordered.bench.shard._open.writer
+
+    def come() -> None:
+        long.append(asyncio.create_task(ordered.bench.insert(10_000)))
+        writer._checkpoint_wanted = True
+        writer._schedule()
+
+    ordered.then = lambda: asyncio.get_running_loop().call_soon(come)
+    async with asyncio.timeout(30):
+        await ordered.ack()
+        assert len(await long[0]) == 10_000
+        assert await ordered.bench.pending() == 10_001
+    assert not writer._checkpoint_wanted
+
+
+async def test_a_transaction_that_no_claim_can_join_does_not_wait_for_one(ordered: OrderedJobs) -> None:
+    shard = ordered.bench.shard
+    before, seen = shard.commits, list[int]()
+    ordered.then = lambda: asyncio.get_running_loop().call_soon(lambda: seen.append(shard.commits))
+    # The enqueue waits for the next transaction, and so do all calls after it.
+    await asyncio.gather(ordered.ack(), ordered.bench.insert(10_000))
+    assert seen == [before + 1]
+
+
+async def test_a_full_disk_at_the_claim_refuses_the_ack_whose_transaction_it_joined(ordered: OrderedJobs) -> None:
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    claims: list[asyncio.Task[list[HandedOutJob]]] = []
+
+    def wakes() -> None:
+        claims.append(asyncio.create_task(ordered.bench.claim()))
+        ordered.bench.disk.fails = lambda text: full if text.startswith("INSERT INTO claims") else None
+
+    ordered.then = wakes
+    with pytest.raises(StoreFull):
+        await ordered.ack()
+    with pytest.raises(StoreFull):
+        await claims[0]
+    ordered.bench.disk.works()
+    assert await ordered.states() == [IN_PROGRESS, PENDING]
+    ordered.then = lambda: None
+    await ordered.ack()
+    assert await ordered.states() == [SUCCEEDED, PENDING]
+
+
+@pytest.mark.parametrize("file", ["jobs.db", "jobs.db-wal"])
+async def test_an_ack_is_refused_if_the_file_goes_while_its_transaction_waits_for_a_claim(
+    ordered: OrderedJobs, file: str
+) -> None:
+    path = ordered.bench.path.with_name(file)
+    away = path.with_suffix(".away")
+    ordered.then = lambda: path.rename(away)
+    with pytest.raises(ShardConnectionFailed, match="Nothing is stored until it is back"):
+        await ordered.ack()
+    ordered.then = lambda: None
+    away.rename(path)
+    assert await ordered.states() == [IN_PROGRESS, PENDING]
+    await ordered.ack()
+    assert await ordered.states() == [SUCCEEDED, PENDING]
+
+
+class BrokenBatch:
+    """A batch that raises when it is asked for its command, as a bug does. `refused`: the errors it got."""
+
+    def __init__(self) -> None:
+        self.refused: list[BaseException] = []
+
+    def begin(self) -> BegunBatch | None:
+        raise ZeroDivisionError("a bug")
+
+    def done(self, answer: object) -> bool:
+        raise AssertionError(answer)
+
+    def failed(self, error: BaseException) -> bool:
+        self.refused.append(error)
+        return False
+
+
+async def test_a_batch_that_raises_when_it_begins_fails_alone(ordered: OrderedJobs) -> None:
+    batches = [BrokenBatch(), BrokenBatch()]
+    ordered.then = lambda: asyncio.get_running_loop().call_soon(ordered.bench.shard.join, batches[0])
+    async with asyncio.timeout(30):
+        await ordered.ack()
+        ordered.bench.shard.join(batches[1])
+        await ordered.bench.insert()
+    assert [type(error) for batch in batches for error in batch.refused] == [ZeroDivisionError] * 2
+    assert await ordered.states() == [SUCCEEDED, PENDING]
 
 
 async def test_a_call_that_changes_nothing_commits_nothing(either: Bench) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.errors import PinLaterError, QueueFull, TooManyWaiting
+from pinlater.domain.errors import PinLaterError, QueueFull, ShardConnectionFailed, TooManyWaiting
 from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.options import NONE, Options
@@ -107,6 +107,17 @@ async def test_a_store_that_closes_meanwhile_finishes_it_first(bench: Bench) -> 
     assert len(await long) == LONG
     await bench.open()
     assert await bench.pending() == LONG
+
+
+async def test_it_is_refused_if_the_file_goes_meanwhile(bench: Bench) -> None:
+    long = asyncio.ensure_future(bench.insert(LONG))
+    await until_begun(bench)
+    away = bench.path.rename(bench.path.with_suffix(".away"))
+    with pytest.raises(ShardConnectionFailed, match="Nothing is stored until it is back"):
+        await long
+    away.rename(bench.path)
+    await bench.insert()
+    assert await bench.pending() == 1
 
 
 async def test_a_process_that_ends_halfway_leaves_nothing(bench: Bench, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _SECRETS = (
     re.compile(rb"(?<![^\0=])(?:mysql|rediss?)://[^\0@:/]*:(?P<secret>[^\0]*)@", re.IGNORECASE),
     re.compile(rb"(?<=[\0=])\s*(?:--)?(?:(?:mysql|redis)[._-](?:sentinel[._-])?password)\s*=(?P<secret>[^\0]+)"),
 )
-# In /proc/self/stat, counted from the name, which is in brackets: where the arguments begin and end.
+# In /proc/self/stat, counted from 0 after the name, which is in brackets: where the arguments begin and end.
 _ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46
 
 

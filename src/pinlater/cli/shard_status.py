@@ -11,7 +11,7 @@ from pinlater.cli.shard_queries import Seen, as_json
 from pinlater.client._servers import SERVERS_VARIABLE
 
 LOST = "lost"
-"""Replaces an answer that a shard does not give, or the part of one."""
+"""Shown instead of whether a shard is reachable, or whether it accepts enqueues."""
 _NO_SERVER = f"in use: no server was asked; --server HOST:PORT or {SERVERS_VARIABLE} names one"
 
 

@@ -12,7 +12,7 @@ from pinlater.domain.errors import adding
 
 SCAN_START, SCAN_END = "0", "-1"
 PAGE_JOBS = 500
-_LATER = "later "
+_LATER = "later."
 """Before the continuation of a change that has come to waiting jobs that are not due yet."""
 _FIRST_LOOK_S, _LOOK_S = 0.02, 1.0
 _GONE_LOOKS = 5
@@ -85,7 +85,8 @@ async def count_all(
 
 class FoundJobsChange:
     """A change of the jobs that fit, newest first. `number`: of jobs that changed. `incomplete`: not all jobs were looked at. `more`: the
-    limit was reached. They are right also after an error. `continuation`: where another change goes on (`run`); '-1' at the end."""
+    limit was reached. They are right also after an error. `continuation`: where another change goes on (`run`); '-1' at the end, where
+    none does."""
 
     def __init__(self, client: AsyncClient, queue: str, chosen: JobFilter) -> None:
         self._client = client
@@ -108,7 +109,7 @@ class FoundJobsChange:
         until_s, halves = _end_of(seconds), halves_of(self._chosen.state)
         if after.startswith(_LATER):
             halves, after = halves[1:], after.removeprefix(_LATER)
-        if not halves:
+        if not halves or after == SCAN_END:
             raise ContinuationInvalid.of(after)
         for future in halves:
             while after != SCAN_END:

@@ -27,7 +27,7 @@ from pinlater.wire.limits import FRAME_BYTES_MAX
 JOB_BYTES = 4 * 1024  # bytes of a job without its body
 BODY_BYTES = 1024 * 1024
 GROUP_BYTES = 1024  # of failures
-HOLDERS_MAX = 200  # bytes of a unique key, in an answer of a server
+HOLDERS_MAX = 200  # jobs that hold a unique key, in an answer of a server
 
 
 def lookup(call: ApiCall[Any, LookupRequest]) -> int:

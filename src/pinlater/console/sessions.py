@@ -32,8 +32,8 @@ class LoginSession:
 
 
 class Sessions:
-    """The number is bounded; beyond it, the session that was used longest ago ends. Beyond the bound per token, so does
-    the one of that token."""
+    """The number is bounded; beyond it, the session that was used longest ago ends. Beyond the bound per token, that session of
+    the token ends which was used longest ago."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms

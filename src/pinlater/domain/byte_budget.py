@@ -76,7 +76,7 @@ class ByteBudget:
         """Reserves the memory that a call may need for pages and its answer. Returns 0 if there is no space for it now.
 
         Reserves the whole limit for a call that needs more, so that such a call runs alone instead of never. Pass the result to
-        `release_scan` afterwards.
+        `free_scan` afterwards.
         """
         wanted = min(size_bytes, self.limit_bytes)
         if wanted > self.free_bytes:

@@ -15,7 +15,7 @@ HOURS_SHOWN = 24
 HOURS_KEPT = 48
 GROUP_KEPT_MS = 30 * 24 * HOUR_MS
 GROUPS_MAX = 200
-"""The most groups of a queue on a shard. Further failures are counted in the group `OTHERS`."""
+"""The most groups of a queue on a shard. Failures that belong to further groups are counted in the group `OTHERS`."""
 OTHERS = "0" * 16
 CLAIM_TIMED_OUT = "ClaimTimeout"
 """The type of a failure without an error: a claim that timed out."""

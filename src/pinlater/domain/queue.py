@@ -108,7 +108,7 @@ class Home(NamedTuple):
     `shard`: the home; '' before the first such job.
     `version`: the greater one is newer; 0 before the first such job; it contains a time in ms.
     `former`: the shard that was the home before; '' once its jobs no longer come first.
-    `lifted`: the former one no longer has such jobs, and the first jobs of the keys are released.
+    `lifted`: the former one no longer has such jobs, and the first jobs of the keys are being made ready.
     `claim`: the shard that is to be the next home, if all shards agree.
     `lift_due`: jobs on this shard may still wait as for a former home, although the row no longer requires it.
     """
@@ -122,7 +122,7 @@ class Home(NamedTuple):
 
     @property
     def told(self) -> Home:
-        """Returns the queue in the form that is sent to other shards."""
+        """Returns the home in the form that is sent to other shards."""
         return self._replace(claim="", lift_due=False)
 
     @property
@@ -258,7 +258,7 @@ class Queue(NamedTuple):
 
     def row_of(self, shard: str, other: Queue) -> Queue:
         """Returns this row of a shard, merged with another row like in `newest`. Jobs there that wait for a former home are to be
-        released (`lift_due`) if the row no longer requires that they wait: for example, the shard was lost and is back.
+        made ready (`lift_due`) if the row no longer requires that they wait: for example, the shard was lost and is back.
         """
         queue, before = self.newest(other), self.home
         if queue.home != before:

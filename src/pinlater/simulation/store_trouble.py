@@ -11,7 +11,7 @@ from pinlater.simulation.store_calls import CallKind, only_looks
 
 
 class StoreTrouble(NamedTuple):
-    """Shares of calls. `latency_s`: the most that an ordinary call takes; `only`: the calls that fail, all if empty."""
+    """Shares of calls. `latency_s`: the most that an ordinary call takes; `only`: the calls that have trouble, all if empty."""
 
     latency_s: float = 0.002
     refused: float = 0.0  # surely not executed

@@ -42,7 +42,7 @@ def remember_sigterm() -> None:
     For programs that may run a worker later; for those that never do it must have no effect.
     """
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        with contextlib.suppress(ValueError):  # another thread must not set handlers
+        with contextlib.suppress(ValueError):  # only the main thread can set handlers
             signal.signal(signal.SIGTERM, _Remembering())
             os.register_at_fork(after_in_child=_forget_sigterm)
 

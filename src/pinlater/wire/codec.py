@@ -50,7 +50,7 @@ _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
 
 _make = tuple.__new__  # faster than calling the class
 _NAME_AT = 8  # in a strict header; its length precedes it, in four bytes
-_NAME_SHOWN_BYTES = 100  # characters of a method's name that isn't ours, in errors and in the log
+_NAME_SHOWN_BYTES = 100  # bytes of a method's name that isn't ours, in errors and in the log
 
 EMPTY_STRUCT = b"\0"  # the result of a method that returns nothing
 

@@ -298,7 +298,8 @@ async def _changed(
     asked: RetryFailedRequest | DeleteJobsQuery,
 ) -> ChangedAnswer:
     done = FoundJobsChange(call.client, call.queue, wanted)
-    await done.run(change, asked.limit, after=asked.continuation or SCAN_START, seconds=SECONDS)
+    start = SCAN_START if asked.continuation is None else asked.continuation  # an empty one is refused
+    await done.run(change, asked.limit, after=start, seconds=SECONDS)
     after = None if done.continuation == SCAN_END else done.continuation
     return ChangedAnswer(jobs=done.number, incomplete=done.incomplete, continuation=after)
 

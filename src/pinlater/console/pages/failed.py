@@ -22,7 +22,7 @@ from pinlater.console.shapes.queues import StatsQuery
 from pinlater.domain.failures import OTHERS
 from pinlater.domain.link_urls import JobLink, source_link
 
-QUEUES, ROWS, GROUPS = 10, 10, 10  # groups of a page, and of a queue
+QUEUES, ROWS, GROUPS = 10, 10, 10  # queues of a page; jobs and groups of a queue
 
 
 class FailedQuery(RequestShape, frozen=True, kw_only=True):

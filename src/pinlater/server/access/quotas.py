@@ -15,7 +15,7 @@ from pinlater.domain.byte_budget import SMALL_FRAME_BYTES
 # With less, a server would refuse most requests.
 BYTES_LEAST = 64 * 1024
 # A worker that waits for jobs over the last connection of its token needs another one to report on its jobs; and a console uses a
-# connection that it opened for one caller for another caller, too.
+# connection that is open for one caller for another one, too.
 BEYOND_LEAST = 64
 _RESERVED_SHARE = 4
 
@@ -54,9 +54,8 @@ def check_bytes(bound: int) -> int:
 class TokenUse:
     """What the callers with one token use of this server now, and their quota. `name` is '' for all callers without a token.
 
-    `connections_beyond`: connections beyond the quota, which carry reports of workers or were opened for another token. `bytes_held`:
-    bytes of requests from their arrival until they are answered, and of answers that the clients have not read. `refusals` never
-    decreases.
+    `connections_beyond`: connections beyond the quota, which carry reports of workers or were open for another token. `bytes_held`: bytes
+    of requests from their arrival until they are answered, and of answers that the kernel has not accepted. `refusals` never decreases.
     """
 
     name: str

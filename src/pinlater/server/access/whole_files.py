@@ -34,7 +34,7 @@ def replace_file(path: Path, text: str, *, like: Path | None = None, check: Call
     """Writes a new file, flushed to disk, and puts it in the place of the old one. A link stays one.
 
     It keeps the mode, the group and, if that is allowed, the owner of the old file, or of the file `like`; without one, only its owner
-    can read it. `check` is called just before the replacement. Raises OSError, also if the group can't be kept, and the errors of
+    can read and write it. `check` is called just before the replacement. Raises OSError, also if the group can't be kept, and the errors of
     `check`; then nothing changes.
     """
     target = path.resolve()

@@ -68,7 +68,7 @@ class ShardAddress:
 
 
 class ShardEntry(NamedTuple):
-    """An entry of a shard file, or a URL. `key` is empty for a URL. `names`: its shards. `lost`: its data are gone for good; the entry
+    """An entry of a shard file, or a URL. `key` is empty for a URL. `names`: its shards. `lost`: their data are gone for good; the entry
     only records that."""
 
     key: str

@@ -131,7 +131,7 @@ class Claiming:
         return claimed, next_due_ms
 
     def _has_others(self, shard: ShardLanes) -> bool:
-        """Whether a further call may go to another shard: one call may cover several shards."""
+        """Whether another call may go to another shard: this one may cover only some of them."""
         return len(self._shards) > 1 and any([other.usable for other in self._shards if other is not shard])  # noqa: C419 a list is quicker
 
     async def _in_time(

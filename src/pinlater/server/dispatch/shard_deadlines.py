@@ -19,7 +19,7 @@ _HALF_A_MS = 0.0005  # the loop rounds time to milliseconds, and sums of floats 
 
 
 class ShardDeadlines:
-    """Fails answers of one shard that do not arrive in time: after `stall_s`, or sooner if their callers have other jobs."""
+    """Fails answers of one shard that do not arrive in time: after `stall_s`, or sooner if their callers have or may get other jobs."""
 
     def __init__(self, shard: str, slow_s: float, stall_s: float) -> None:
         self._shard = shard

@@ -42,7 +42,7 @@ class FrontListener(Listener["_Front"]):
     """`operations`: those that fronts may call. `stop_waiting(tasks)`: ends the wait of dequeues that run in these tasks. `still_runs()`:
     False if this process stood still. `too_old(began_s)`: whether no call may be begun that a front made then.
 
-    `untaken_bytes_max`: the most bytes of answers that one front has not read. `taken` counts calls since the start.
+    `untaken_bytes_max`: the most bytes of answers to one front that the kernel has not accepted. `taken` counts calls since the start.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from pinlater.server.link.messages import BadMessage, Frames, frame
 
 # Bytes of parts in one frame, above which others go into the next one.
 FRAME_BYTES = 4 * 1024 * 1024
-# A frame with more parts than 65,535 is refused.
+# A frame with more than 65,535 parts is refused.
 _PARTS_MAX = 50_000
 
 
@@ -34,7 +34,7 @@ class LinkSide(asyncio.Protocol, Generic[Said], ABC):
         self._transport: asyncio.Transport | None = None
         self._said: deque[Said] = deque()  # and not written
         self._is_flush_due = False
-        self._may_write = True  # the other side reads the written data
+        self._may_write = True  # the kernel accepts the written data, since the other side reads it
         self.frames = 0
         self.written_bytes = 0
 

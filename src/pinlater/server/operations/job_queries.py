@@ -59,7 +59,7 @@ _SHARDS_NAMED_MAX = 20
 HOLDERS_MAX = 200
 _ATTEMPT_BYTES = 80  # bytes of an attempt, without its strings
 _STATES = frozenset(JobState)
-_KEY_CHARS_MAX = 16 * 1024  # bytes of a key to look for, also if new ones must be shorter
+_KEY_CHARS_MAX = 16 * 1024  # characters of a key to look for, also if new ones must be shorter
 
 
 class JobQueries:

@@ -91,7 +91,7 @@ class RowSearch(NamedTuple):
         return self.regex is not None and self.regex.exhausted
 
     def too_costly(self, seen: int) -> InvalidArgument:
-        """The error for that."""
+        """The error for a budget of the regex that is used up after that many rows."""
         return InvalidArgument("") if self.regex is None else self.regex.too_costly(seen)
 
 

@@ -7,7 +7,7 @@ row. So order does not depend on what servers know: a server that is wrong is re
   then one is told that it is the home. If two servers want different ones, the choice stored on the shard with the last name counts. As
   long as one shard is in the maps of all servers, they come to the same choice.
 - When a home drains, it first closes itself, and names the next one. On the next home the jobs wait until the former one has none left
-  (`Home.waits`). Then the first jobs of all keys are released.
+  (`Home.waits`). Then the first jobs of all keys are made ready.
 - The version of the first home is the current time. So it is newer than all homes of a deleted queue of the same name, which may still be
   stored on a shard that was away until the others had forgotten the deletion.
 - A lost home can't close itself: the others agree on the next one as on the first. No job waits for those on a lost shard.
@@ -129,8 +129,8 @@ class OrderHomes:
             self._queue_cache.changed_here()
 
     async def _is_gone(self, queue: str, shard: str) -> bool:
-        """Whether a shard is marked as lost. Raises `EnqueueRejected` for one that this server does not know: a shard that is removed as it
-        should be is no home, and no former one, so other servers may use this one."""
+        """Whether a shard is marked as lost. Raises `EnqueueRejected` for one that this server does not know: a shard that was removed
+        properly is neither a home nor a former one, so other servers may use this one."""
         shards = self._shards
         if shards.get(shard) is None and shards.reader is not None:
             await shards.reader.look()  # its file may name the shard by now
@@ -228,7 +228,7 @@ class OrderHomes:
             await self._end_wait(queue, shard)
 
     async def _lift_if_due(self, shard_name: str, queue: str, said: Home) -> None:
-        """Releases the jobs that wait on a shard for nothing, because it is back from an earlier time (`Home.lift_due`)."""
+        """Makes the first jobs that wait on a shard for nothing ready, because it is back from an earlier time (`Home.lift_due`)."""
         shard = self._shards.get(shard_name)
         if shard is not None and shard.owns(queue):
             await self._lift(shard, queue)
@@ -241,7 +241,7 @@ class OrderHomes:
             after = raise_error(await shard.store.submit(LiftBarrier(queue, after, _KEYS_A_CALL, self._clock.now_ms())))
 
     async def _end_wait(self, queue: Queue, shard: ShardLanes) -> None:
-        """Releases the jobs on the home, if the former one has none left."""
+        """Makes the first jobs on the home ready, if the former one has none left."""
         counted = queue.home
         if counted.waits and await self.before(queue, limit=1):
             return

@@ -17,7 +17,7 @@ from pinlater.server.storage.values import PageRow
 
 _PIECE_STEPS = 100_000_000
 _PIECE_BYTES = 1024 * 1024
-# The first piece of a request may always cost this much, so that a paged scan makes progress whatever its budget is.
+# The first piece of a request has at least this long, so that a paged scan makes progress whatever its budget is.
 _FIRST_PIECE_S = 1.0
 
 
@@ -64,7 +64,7 @@ class BodyRegex:
         return self._deadline - self._clock.monotonic()
 
     def too_costly(self, seen: int) -> InvalidArgument:
-        """The error for that."""
+        """The error for a budget that is used up after that many bodies."""
         if self._out_of_steps:
             why = (
                 f"The regex is too costly: after {seen} bodies its program of {self._program} instructions, times the bytes to search, "

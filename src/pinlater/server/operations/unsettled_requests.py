@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 
-# At most as many as a server has calls to other servers under way; beyond that, the oldest are forgotten.
+# The most calls to other servers that a server has under way; beyond that, the oldest are forgotten.
 _REQUESTS_MAX = 200_000
 
 

@@ -1,4 +1,4 @@
-"""Claims that wait together: joined into one order for each queue, whose answer is divided again."""
+"""Claims that wait together: joined into one order for each queue, whose answer is distributed again."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Each queue has an order of the shards that accept enqueues, which depends on its name alone, so all servers with the same map have the
 same order. A queue with ordering keys has a stored home, which is the first in its order while it accepts enqueues. The partitions of a
-queue are the first `n` of the order, one unless its settings name a number. Nothing else is stored, and no change moves a job: jobs on
-other shards are strays (`strays.py`), which are handed out where they are.
+queue are the first `n` of the order, one unless its settings name a number or the servers have chosen one. Nothing else is stored, and no
+change moves a job: jobs on other shards are strays (`strays.py`), which are handed out where they are.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which shards have jobs of a queue without being its partitions: from before a change of the map or of the settings, or stored there
 while a partition was unreachable.
 
-A server knows it from the counts that it takes of each shard every few seconds, and sooner from its own stores there and from other
-servers' reports. A shard whose last count is too old may have jobs of every queue. So a stray is found within `COUNTED_S_MAX` even if
-every message is lost.
+A server knows it from the counts that it takes of each shard every few seconds, and sooner from the jobs that it stores there itself, and
+from other servers' reports. A shard whose last count is too old may have jobs of every queue. So a stray is found within `COUNTED_S_MAX`
+even if every message is lost.
 """
 
 from __future__ import annotations

@@ -197,8 +197,8 @@ class UnblockKey(WriteCommand[int | PinLaterError]):
 
 
 class LiftBarrier(WriteCommand[str | None | PinLaterError]):
-    """Releases the first jobs of the next ordering keys of a queue, at most `limit` keys: those after `after`, '' for the first. Returns
-    the last of them, or None if there are no more. A key whose first job is already released stays as it is."""
+    """Makes the first jobs of the next ordering keys of a queue ready, at most `limit` keys: those after `after`, '' for the first. Returns
+    the last of them, or None if there are no more. A key whose first job already is ready stays as it is."""
 
     queue: str
     after: str
@@ -311,7 +311,7 @@ class MergeQueues(WriteCommand[Sequence[Queue]]):
     """Makes missing queues as they are given, and updates existing ones with what is newer (`Queue.newest`). Returns all of them
     as they are now, in this order.
 
-    A queue that was deleted here after it was made elsewhere is not made; its answer shows that (`Queue.life.over`).
+    A queue that was deleted here, not before it was made, is not made; its answer shows that (`Queue.life.over`).
     Its cost must not grow with the number of existing queues.
     """
 

@@ -34,7 +34,7 @@ class Shard(Store, Protocol):
     capabilities: Capabilities
 
     async def open(self, now_ms: int) -> None:
-        """Connects, migrates if needed, takes exclusive locks. Raises `Unavailable` with a clear text.
+        """Connects, migrates if needed, takes the lock or the slot that only one server may have. Raises `Unavailable` with a clear text.
 
         `now_ms`: the time of this machine, by which nothing may be deleted: a server that starts has not yet agreed on a time with the
         others.

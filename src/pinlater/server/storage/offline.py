@@ -15,7 +15,7 @@ from pinlater.wire.generated.structs import JobInfo, ShardSize
 Migrated: TypeAlias = tuple[int, int, Sequence[str]]
 """The schema's version before and after a migration, and the migrations that were run."""
 ScanJobs: TypeAlias = Callable[[Page], Awaitable[Sequence[PageRow] | PinLaterError]]
-_QUEUES_MAX = 5  # kinds of live jobs that are shown
+_QUEUES_MAX = 5  # queues whose live jobs are shown
 
 
 class Look(NamedTuple):

@@ -46,7 +46,7 @@ BEHIND_MAX = 10_000
 
 LET_GO_MS, STOPPED_MS = BEHIND_MS + 1, BEHIND_MS + 2
 """Values that the row of a job among those of its key may have instead of the job's own due time: it does not wait behind others, or it
-has failed finally and stops its key. A queue that releases one job of a key at a time marks only the latter."""
+has failed finally and stops its key. A queue in which one job of a key is ready or claimed at a time marks only the latter."""
 
 
 def is_behind(options: Options, run_after_ms: int) -> bool:

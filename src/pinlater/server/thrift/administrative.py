@@ -115,7 +115,7 @@ def _change(
     queue = str(fields.pop("queue"))[:TEXT_MAX]
     caller, context = call.caller, call.arguments.context
     if call.shown.takes_password and Role.ADMIN.value not in caller.roles and outcome is not ChangeOutcome.REFUSED:
-        fields["admin_password"] = True  # whether it was the right one
+        fields["admin_password"] = True  # the right one: with a wrong one, the call is refused
         caller = caller._replace(who=ADMIN_PASSWORD) if caller.who == NO_TOKEN else caller
     source = context.source[:TEXT_MAX]
     address = shown_address(context.caller_address or "", call.host)[:TEXT_MAX]

@@ -245,7 +245,7 @@ class ThriftServer:
         self._paused.pop(connection, None)
 
     def stalled(self, connection: ThriftConnection) -> None:
-        """The kernel didn't accept all of its answers. If there are too many such connections, those that have waited longest are
+        """The kernel didn't accept all of its answers. If such answers use up the budget, the connections that have waited longest are
         closed."""
         self._stalled.setdefault(connection)
         while self.budget.exhausted and self._stalled:

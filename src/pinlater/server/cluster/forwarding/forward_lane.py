@@ -46,7 +46,7 @@ class ForwardedCall(Generic[Item, Result]):
         self.callers: list[tuple[Item, int, int, Asker[Result]]] = []  # with their places among the items
         self.size_bytes = 0
         self.sent_s = 0.0
-        self.left: set[int] = set()  # places of callers that the owner knows to have gone
+        self.left: set[int] = set()  # positions of callers that the owner knows to have gone
 
     def add(self, item: Item, items: Sequence[Any], asker: Asker[Result]) -> None:
         """Adds an item. `items`: the parts of `item` that are sent."""
@@ -163,7 +163,7 @@ class ForwardedCall(Generic[Item, Result]):
         return len(waiting)
 
     def newly_left(self) -> Sequence[int]:
-        """The places of callers that have gone since the last time. A list of acks is executed even if its caller has gone: acks are to
+        """The positions of callers that have gone since the last time. A list of acks is executed even if its caller has gone: acks are to
         count."""
         if self.lane.takes_lists:
             return ()

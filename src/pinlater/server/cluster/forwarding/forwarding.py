@@ -201,7 +201,7 @@ class Forwarding:
                 self._note_end(connection)
 
     def _note_end(self, connection: PeerConnection) -> None:
-        """Notes the end of a connection. Claims that this connection did not confirm are reported if the server becomes a peer again."""
+        """Notes the end of a connection. The next one to that server reports how many answers came over it, if it becomes a peer again."""
         if connection in self._closing and connection.ended.is_set():
             self._closing.discard(connection)
             self._lost.append((connection.address, connection.as_lost))

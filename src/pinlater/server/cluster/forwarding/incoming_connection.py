@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 # The most bytes of one server's calls that are not answered.
 UNANSWERED_BYTES_MAX = 64 * 1024 * 1024
-# The most bytes of written answers that one server has not read.
+# The most bytes of written answers to one server that the kernel has not accepted.
 UNTAKEN_BYTES_MAX = 16 * 1024 * 1024
 _WORKERS_A_PAGE = 250
 
@@ -202,7 +202,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
 
     @property
     def _taken_bytes(self) -> int:
-        """Returns how much of the written data the other server has read."""
+        """Returns how many of the written bytes the kernel has accepted, which it does as the other server reads."""
         return self.written_bytes - self.unsent_bytes
 
     # --- life ---------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from pinlater.server.link.messages import FRAME_BYTES_MAX, BadMessage, PartAnswe
 
 logger = logging.getLogger(__name__)
 
-# Bytes that the other server has not read, above which no wakes are written: they would arrive too late to be useful.
+# Bytes that the kernel has not accepted, above which no wakes are written: they would arrive too late to be useful.
 WAKES_UNTAKEN_BYTES_MAX = 4 * 1024 * 1024
 # If two looks are further apart than this, the process stood still; that is not held against the other server.
 _LATE_S = 1.0
@@ -157,8 +157,8 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
 
     def look(self, ask_after_s: float, stall_s: float) -> None:
         """Call it several times a second. A server that has not reported its state for a while is asked for it; if it does not
-        answer in time, it gets no more calls until it does. If it says nothing for as long as a call may take, the connection is closed.
-        Calls that take too long fail; jobs that they still return are orphaned."""
+        answer in time, it gets no more calls until it answers in time. If it says nothing for as long as a call may take, the connection is
+        closed. Calls that take too long fail; jobs that they still return are orphaned."""
         now_s = self.monotonic()
         self._stall_s = stall_s
         before_s, self._looked_s = self._looked_s, now_s

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from pinlater.server.cluster.ownership.work import Work
 from pinlater.server.storage.values import NO_OWNER
 
-# A server with more than this share of the mean gives some work away, if that reduces its work by at least this share of the mean.
+# A server with at least the first share of the mean gives some work away, if that takes at least the second share of the mean off it.
 _BUSY_SHARE = 1.25
 _WORTH_SHARE = 0.1
-# Jobs in a minute. A smaller change makes no noticeable difference.
+# Jobs in a minute. A server that works less than that does not notice it, and gives nothing away.
 _WORK_MIN = 6_000
 _EXCHANGES_MAX = 4
 

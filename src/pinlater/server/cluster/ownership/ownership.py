@@ -4,8 +4,8 @@ A coordinator decides which servers are alive, whose turn it is to change owners
 do (`store_coordinator`).
 
 If one server works much more than the others, the server whose turn it is on the first shard exchanges some of its slices for quieter
-ones of others (`exchange`), at most once a minute. After two minutes without a move it gathers slices: a series of small plans leaves
-shards with more owners than a plan from scratch.
+ones of others (`exchange`), at most once a minute. After two minutes without a move it gathers slices: plans for one change after the other
+leave shards with more owners than a plan from scratch.
 
 If a server that lost its slices was only slow, its requests continue: ownership only affects speed, and the store's transactions decide
 who has a job.

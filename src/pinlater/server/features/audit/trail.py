@@ -88,7 +88,7 @@ class AuditTrail:
         records |= {entry.id: packed(entry) for entry in self.buffer.waiting if since <= entry.id < before}
         ids = sorted(records, reverse=True)
         ended = len(ids) <= count and all(len(answer) < count for answer in answers)
-        # Each shard gave its newest entries, so that only this many are complete.
+        # Each shard gave at most `count` entries, its newest: only among the first `count` of all is none missing.
         return [records[name] for name in ids[:count]], len(answers) < len(self._shards), ended
 
     async def _store(self, entries: Sequence[AuditEntry]) -> None:

@@ -140,8 +140,8 @@ class BulkRuns:
         return run.shown(now_ms)
 
     async def _check_number(self, order: BulkOrder) -> None:
-        """Checks how many runs there are. Undos count separately, so that the runs which they undo do not block them; so do limited runs,
-        for a day, since programs start these again and again."""
+        """Checks how many runs there are. Undos count separately, so that the runs which they undo do not block them. Limited runs count
+        separately, too, and only those of the last day, since programs start these again and again."""
         every, _ = await self._records.all()
         running = sum(run.is_running for run in every)
         if max(running, len(self._under_way)) >= BULK_RUNNING_MAX:

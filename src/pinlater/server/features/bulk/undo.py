@@ -62,7 +62,7 @@ def bytes_by_run(runs: Iterable[KeptRun], now_ms: int) -> dict[str, dict[str, in
 
 
 class RunCopies:
-    """The copies of one run that deletes."""
+    """Counts the copies of one run that deletes, and checks their bound."""
 
     def __init__(self, space: CopySpace, steps: BulkSteps) -> None:
         self._space = space

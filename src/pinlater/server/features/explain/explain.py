@@ -74,7 +74,7 @@ class Explain:
         return explained
 
     async def _before_in_key(self, job: JobInfo, part: OnShard) -> AheadInKey | None:
-        """The jobs that the job waits for under its ordering key, or None if there are none, or the shard has just been removed."""
+        """The jobs that the job waits for under its ordering key, or None if there are none, or the shard has just become unreachable."""
         if job.ordering_key is None:
             return None
         [key] = part.keys

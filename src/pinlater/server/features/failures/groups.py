@@ -112,7 +112,7 @@ class FailureQueries:
 
 
 def _mutes(queues: Sequence[str], now_ms: int) -> SampleRange:
-    """Returns the rows with the mutes of these queues. Another server's clock may be a little ahead."""
+    """Returns the range of the rows with the mutes of these queues. Another server's clock may be a little ahead."""
     limit = 2 * MUTES_MAX * len(queues)  # each mute and its end
     return SampleRange(MUTES_STEP_S, now_ms - LONGEST_MS, now_ms + HOUR_MS, queues, limit=limit)
 

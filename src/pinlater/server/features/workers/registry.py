@@ -20,11 +20,11 @@ from pinlater.server.operations.values import Caller
 WORKERS_MAX = 2_000
 KEPT_S = 15 * 60
 QUEUES_MAX = 8
-"""Queues of one entry: those that it asked for last."""
+"""The most queues of one entry: those that it asked for last."""
 TEXT_CHARS_MAX = 100
-"""Longest of each text that a process reports about itself."""
+"""The most characters of each text that a process reports about itself."""
 NUMBER_MAX = 253_402_300_799_999
-"""Highest of each number that it reports: as a time, the end of the year 9999. A higher number counts as not reported."""
+"""The highest value of each number that it reports: as a time, the end of the year 9999. A higher number counts as not reported."""
 
 _SPAN_S = 300
 _SPANS, _SPANS_LATELY = 12, 2
@@ -101,7 +101,7 @@ class _Entry:
         self.claim_ms: int | None = None
         self.info: WorkerInfo | None = None
         self.said_s: float | None = None
-        self.lost: deque[tuple[str, str, float]] | None = None  # the newest claim: queue, descriptor, time
+        self.lost: deque[tuple[str, str, float]] | None = None  # the newest lost claims: queue, descriptor, time
 
     def of(self, queue: str) -> _WorkerInQueue:
         """The entry of the queue, which is now the newest."""

@@ -7,7 +7,7 @@ covered by the earliest of their times (`elsewhere_ms`); the second are found by
 calls faster and decides nothing: a claim that takes jobs from it fails if one of their rows is gone or locked, and runs again with a
 search. Then claims of this queue search for some seconds, since another server claims its jobs, too.
 
-Only jobs without a past, a unique key and an expiry are kept. A search finds the rows for which there is no space here.
+Only jobs without a past, a unique key or an expiry are kept. A search finds the rows for which there is no space here.
 """
 
 from __future__ import annotations

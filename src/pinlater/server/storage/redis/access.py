@@ -59,7 +59,7 @@ class Access(NamedTuple):
     writer: Writer
     readers: Readers
     queue_cache: RedisQueueCache
-    queues: Mapping[str, bytes]  # those of the call's jobs that exist
+    queues: Mapping[str, bytes]  # those of the queues that the call names that exist
     stats: Stats
     refresh: Callable[[], Awaitable[None]]  # reads the queue cache again
 

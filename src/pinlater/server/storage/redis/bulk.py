@@ -76,7 +76,7 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
 
 async def unblock(access: Access, queue: str, ordering_key: str, now_ms: int) -> int | PinLaterError:
     """Takes the places of the jobs that stopped the key."""
-    del now_ms  # a job that is released is due at the time in its record
+    del now_ms  # a job that becomes ready is due at the time in its record
     queue_id = access.queues.get(queue)
     if queue_id is None:
         return QueueNotFound.of(queue)
@@ -87,7 +87,7 @@ async def unblock(access: Access, queue: str, ordering_key: str, now_ms: int) ->
 
 async def lift_barrier(access: Access, queue: str, after: str, limit: int, now_ms: int) -> str | PinLaterError | None:
     """One seek in an index for each key, however many jobs it has."""
-    del now_ms  # a job that goes is due when its record says
+    del now_ms  # a job that becomes ready is due at the time in its record
     queue_id = access.queues.get(queue)
     if queue_id is None:
         return QueueNotFound.of(queue)

@@ -106,7 +106,7 @@ class Changes(changes.Changes):
         self._finished_bytes = 0
         self._deleted_waiting: dict[bytes, int] = {}
         self._ended: dict[bytes, list[bytes]] = {}  # by queue, the places among those of their ordering keys
-        self._tried: list[tuple[str, bytes, list[bytes | int]]] = []  # the new places of jobs that have failed
+        self._tried: list[tuple[str, bytes, list[bytes | int]]] = []  # `STOP` or `BACK` for places of failed jobs
 
     async def load(
         self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()

@@ -76,7 +76,7 @@ class NothingDue:
         return age_s < TRUSTED_UNCHANGED_S and search.others is not None and search.others == self._changed_by(now_s)
 
     def _changed_by(self, now_s: float) -> Hashable | None:
-        """Returns the recent state of the others' changes, because reading it takes longer than the rest of a poll."""
+        """Returns the others' changes as of a moment ago, because reading them takes longer than the rest of a poll."""
         if now_s - self._asked_s >= _OTHERS_KEPT_S:
             self._known, self._asked_s = self._others(), now_s
         return self._known

@@ -273,7 +273,7 @@ async def _delete(
 async def _leave_keys(
     dialect: Dialect, ended: Sequence[ordering.EndedJob], others: Sequence[int], now_ms: int = 0
 ) -> None:
-    """Releases the next jobs in the place of deleted ones. `others`: ids of jobs that may have a place, too. A deletion has no current
+    """Makes the next jobs ready in the place of deleted ones. `others`: ids of jobs that may have a place, too. A deletion has no current
     time: on MySQL they count as not yet due until the next sweep.
     """
     changes = Changes(now_ms)
@@ -283,7 +283,7 @@ async def _leave_keys(
 
 
 async def leave_places(dialect: Dialect, ids: Sequence[int], now_ms: int = 0) -> None:
-    """Releases the next jobs in the place of these jobs, if these have a place among the jobs of their keys."""
+    """Makes the next jobs ready in the place of these jobs, if these have a place among the jobs of their keys."""
     await _leave_keys(dialect, [], ids, now_ms)
 
 

@@ -5,13 +5,13 @@ first one is stored like a job without a key. A job behind it is in `ready`, too
 its number). So it is PENDING for all code, no claim reads it, and the counters count it as not yet due. The transaction in which a job
 ends deletes its row of `ordered`, and gives the next one of the key its own run-after.
 
-A queue may release several jobs of a key at a time: then the first ones of the key are stored like jobs without a key. Each of them is
-marked as released in its row before another job waits behind them, so that code that releases the next one need not lock the rows of
-those in progress. A job that failed finally may stop its key: its row stays, marked so, and no job behind it is released.
+Several jobs of a key may be ready or claimed at a time: then the first ones of the key are stored like jobs without a key. Each of them is
+marked as let go in its row (`LET_GO_MS`) before another job waits behind them, so that code that makes the next one ready need not lock
+the rows of those in progress. A job that failed finally may stop its key: its row stays, marked so, and no job behind it becomes ready.
 
 The transaction reads the rows of the queues in the store, after it has locked the keys. So servers need not agree about their settings and
 homes. A transaction in which jobs take places keeps the row from changing until it ends (`MoveHome`). While jobs on a former home have to
-run first, none is released, whatever ends.
+run first, none becomes ready, whatever ends.
 
 Two transactions that change which job of a key is first wait for each other (`Dialect.lock_keys`): they lock keys in order, after the
 rows of the jobs of their call, and before the rows of jobs behind. A transaction that ends only jobs behind others needs no key.
@@ -77,7 +77,7 @@ class LastPlaces:
         """The queues whose jobs with ordering keys this shard does not accept, by their ids."""
         self._last = last  # the highest number of each key that has jobs
         self._most = most  # how many jobs of a key may be in progress at a time
-        self._free = free  # how many more jobs of a key may be released at once
+        self._free = free  # how many more jobs of a key may become ready at once
 
     def enter(self, jobs: Sequence[EnteringJob]) -> tuple[list[OrderedRow], dict[int, int]]:
         """Gives jobs their numbers, in this order. Returns their rows of `ordered`, which the caller stores, and the run-afters of those
@@ -138,7 +138,7 @@ def _most_in_hand(keys: Iterable[OrderingKey], queues: Mapping[int, Queue], shar
 async def _free_places(
     dialect: Dialect, most: Mapping[OrderingKey, int], last: Collection[OrderingKey]
 ) -> dict[OrderingKey, int]:
-    """Returns how many more jobs of each key may be released at once. `last`: the keys that have jobs.
+    """Returns how many more jobs of each key may become ready at once. `last`: the keys that have jobs.
 
     None while a job waits, since a later one must not overtake it. The first job of a key does not wait, but may have stopped the key.
     """
@@ -155,7 +155,7 @@ async def _free_places(
 
 async def arrange(dialect: Dialect, changes: Changes) -> None:
     """Applies the changes of a call to the keys of its jobs: those that wait again after their end take the last places, and the next
-    ones are released in the place of those that have ended. Call it before the rows of the jobs are written."""
+    ones become ready in the place of those that have ended. Call it before the rows of the jobs are written."""
     moves = [(before, after) for before, after in changes.decided() if after.options.ordering_key is not None]
     stopping, back = await _failed(dialect, changes, [after for _, after in moves])
     revived = [after for before, after in moves if before.finished and not after.finished]
@@ -217,13 +217,13 @@ async def placed(dialect: Dialect, jobs: Sequence[JobRecord], now_ms: int) -> li
 async def leave(
     dialect: Dialect, changes: Changes, ended: Sequence[EndedJob], keys: Sequence[OrderingKey] = ()
 ) -> None:
-    """Adds to the changes the release of the next jobs of the keys of these jobs. `keys`: further keys whose jobs may be released."""
+    """Adds to the changes that the next jobs of the keys of these jobs become ready. `keys`: further keys whose jobs may become ready."""
     dialect.delete_ordered(sorted([job.id for job in ended]))
     await let_go(dialect, changes, {*keys, *(job.key for job in ended if not job.behind)})
 
 
 async def let_go(dialect: Dialect, changes: Changes, of_keys: Collection[OrderingKey]) -> None:
-    """Adds to the changes the release of the first jobs of these keys, as many as the settings of their queues allow."""
+    """Adds to the changes that the first jobs of these keys become ready, as many as the settings of their queues allow."""
     keys = sorted(of_keys)
     if not keys:
         return
@@ -237,12 +237,13 @@ async def let_go(dialect: Dialect, changes: Changes, of_keys: Collection[Orderin
 
 
 async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
-    """Adds to the changes the release of the next jobs of a key that no job stops any longer. Returns how many jobs stopped it."""
+    """Adds to the changes that the next jobs of a key become ready, which no job stops any longer. Returns how many jobs stopped it."""
     dialect.lock_keys([key])
     rows = await dialect.first_places([(key, IN_HAND_PER_KEY_MAX)])
     stopped = sorted([job_id for _, _, job_id, due_ms in rows if due_ms == STOPPED_MS])
-    dialect.delete_ordered(stopped)
-    await let_go(dialect, changes, [key])
+    if stopped:  # otherwise the first job may be in progress: who ends it locks its row before the key
+        dialect.delete_ordered(stopped)
+        await let_go(dialect, changes, [key])
     return len(stopped)
 
 
@@ -263,7 +264,7 @@ async def _first(dialect: Dialect, keys: Sequence[OrderingKey]) -> dict[Ordering
 
 async def _let_go(dialect: Dialect, changes: Changes, first: Collection[Sequence[_OrderedRow]]) -> set[int]:
     """Makes those of these jobs ready that wait behind others, unless one before them stops their key. Returns the ids of those that have
-    ended meanwhile, by another transaction, or whose own rows are gone. None of their keys is released: they may have stopped it."""
+    ended meanwhile, by another transaction, or whose own rows are gone. No job of their keys becomes ready: they may have stopped it."""
     going = [_going(places) for places in first]
     await load(dialect, changes, sorted([place.id for places in going for place in places]))
     gone: set[int] = set()
@@ -283,7 +284,7 @@ async def _let_go(dialect: Dialect, changes: Changes, first: Collection[Sequence
 
 
 def _going(places: Iterable[_OrderedRow]) -> list[_OrderedRow]:
-    """Returns the first jobs of a key, up to one that stopped the key, without those that are marked as released."""
+    """Returns the first jobs of a key, up to one that stopped the key, without those that are marked as let go."""
     going: list[_OrderedRow] = []
     for place in places:
         if place.due_ms == STOPPED_MS:

@@ -1,6 +1,6 @@
 """Which acks are plain: a success without a status, of a job at its first attempt. Each store finishes these by statements of its own.
 
-A job with an ordering key may have a plain ack, too; then the next one of its key is released.
+A job with an ordering key may have a plain ack, too; then the next one of its key becomes ready.
 """
 
 from __future__ import annotations

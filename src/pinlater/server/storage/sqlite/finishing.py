@@ -69,7 +69,7 @@ def _finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> li
 
 
 def _let_next_go(transaction: Transaction, ended: Sequence[int], now_ms: int) -> None:
-    """Does the same as `ordering.leave` for jobs that were first, without loading the jobs that are released. The rows of these change in
+    """Does the same as `ordering.leave` for jobs that were first, without loading the jobs that become ready. The rows of these change in
     place."""
     found = _SELECT_NEXT.run(transaction.execute, ended, BEHIND_MS).fetchall()
     dialect = SqliteDialect(transaction)

@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 _COMPLAINT_EVERY_S = 10.0
 _TURNS_LINGERED = 2
-# The store counts as idle if nothing was committed for this long, and if at most this few rows change now (those of one job).
+# The store counts as idle if nothing was committed for this long, and at most this many rows change now (those of one job).
 _IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
 # Pauses between two attempts while another process has the file locked: each twice as long as the one before, up to the second value.
 _BUSY_PAUSES_S = (0.001, 0.025)
@@ -198,10 +198,10 @@ class Writer:
         unbegun, self._unbegun = self._unbegun, []
         claim_follows = False
         for call in unbegun:
-            begun = call.batch.begin()
-            if begun is None:
-                continue
             try:
+                begun = call.batch.begin()
+                if begun is None:
+                    continue
                 call.work = call.works[type(begun.command)](*astuple(begun.command))
             except Exception as error:  # noqa: BLE001 a bug: it must reach its own callers and no other
                 self._refuse([(call, None)], error)
@@ -303,7 +303,7 @@ class Writer:
             return
         if carried and carried[0][0].work.in_steps:
             self._begin_steps(*carried[0], before)
-        elif self._queue_cache.claim_follows:
+        elif self._queue_cache.claim_follows and not self._waiting:  # the claim would have its turn after those
             self._connection_in_use = True
             self._linger(carried, before, _TURNS_LINGERED)
         else:
@@ -317,6 +317,7 @@ class Writer:
         self._connection_in_use = False
         self._begin_batches()
         try:
+            self._file_identity.check()  # again: turns of the loop may take long
             self._run_calls(carried)
         except Exception as error:  # noqa: BLE001 as in `_transact`
             self._take_back(carried, error)
@@ -368,8 +369,9 @@ class Writer:
 
     def _end_steps(self, carried: _Carried, before: int) -> None:
         try:
+            self._file_identity.check()  # again, as in `_linger`
             self._queue_cache.write(self._cursor.execute)
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 as in `_step`
             self._connection_in_use = False
             self._take_back(carried, error)
             self._rest()
