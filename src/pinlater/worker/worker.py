@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -52,12 +53,13 @@ from pinlater.worker.option_checks import (
 from pinlater.worker.other_names import CRON_OPTIONS, cron_option_hint, task_option_hint, worker_option_hint
 from pinlater.worker.registry import QueueTasks, Registry
 from pinlater.worker.retries import RetryPolicy, check_retry, exponential
-from pinlater.worker.settings import WorkerSettings
+from pinlater.worker.settings import WorkerSettings, with_lower_limits
 from pinlater.worker.tasks import Register, Task, TaskOptions, runs_in
 
 # What runs jobs is loaded by the first run: a program that registers tasks and enqueues their jobs needs none of it.
 if TYPE_CHECKING:
     from pinlater.worker._children.child import ChildSetup
+    from pinlater.worker._consumer.consumer import Consumer
     from pinlater.worker._consumer.run_client import NewClient, Servers
     from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
     from pinlater.worker._outbox.heartbeater import Heartbeater
@@ -133,6 +135,7 @@ class Worker:
             auto_create=self._settings.auto_create,
         )
         self._run: WorkerRun | None = None
+        self._consumers: Sequence[Consumer] = ()  # of the latest run
         self._stop_asked = False
         self.counts = WorkerCounts()
 
@@ -160,7 +163,7 @@ class Worker:
     @property
     def abandoned_functions(self) -> int:
         """Functions that still run although the worker gave up their jobs (time limit, lost claim, stop). They end with the process."""
-        return 0 if self._run is None else self._run.abandoned_functions
+        return sum(consumer.jobs.abandoned_functions for consumer in self._consumers)
 
     # --- registering ------------------------------------------------------------------------------------------------------
     def queue(self, name: str, *, concurrency: int | None = None, weight: int = 1) -> None:
@@ -296,14 +299,13 @@ class Worker:
         supervisor starts another.
         """
         from pinlater.supervision.start_signals import stopped_by
-        from pinlater.worker._consumer.recycling import EXIT_CODE
         from pinlater.worker._process import default_logs, event_loop
 
         self._run, self._stop_asked = None, False
         with stopped_by(self._signalled), default_logs.shown():
             event_loop.run(self.run_async(handle_signals=True))
         if self.recycled:
-            raise SystemExit(EXIT_CODE)
+            raise SystemExit(os.EX_TEMPFAIL)
 
     async def run_async(
         self,
@@ -326,28 +328,25 @@ class Worker:
         from pinlater.supervision.start_signals import STOP_SIGNALS
         from pinlater.worker._consumer import banner
         from pinlater.worker._consumer.consumer import Consumer
-        from pinlater.worker._consumer.recycling import recycling_of
-        from pinlater.worker._process.background_loop import BackgroundLoop, services_of
+        from pinlater.worker._process.endpoint import services_of
         from pinlater.worker._process.health import WorkerHealth
 
         chosen = self._registry.chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
-            run = await self._new_run(stack, client, settings or self._settings, chosen, child_setup)
+            limited = with_lower_limits(settings or self._settings, random.random())  # noqa: S311 - spreads processes, guards nothing
+            run = await self._new_run(stack, client, limited, chosen, child_setup)
             if client is None and (control is None or control.number == 0):
                 banner.log_unused_variable(self._client)
-            run.recycling = recycling_of(run.settings, random.random())  # noqa: S311 - spreads processes, guards nothing
             self._stop_asked = run.stop.is_set()
-            run.consumers += [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
+            self._consumers = [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
             if handle_signals:
                 stack.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self._signalled)))
-            health = WorkerHealth(run, self._clock, None if control is None else {"process": str(control.number)})
-            background = BackgroundLoop(services_of(run, health, control))
-            background.start()
-            stack.callback(background.stop)
-            run.heartbeater.start()
+            labels = None if control is None else {"process": str(control.number)}
+            health = WorkerHealth(run, self._consumers, self._clock, labels)
+            run.heartbeater.start(*services_of(run, health, control))
             stack.callback(run.heartbeater.stop)
             await self._run_until_stopped(run, health.mark_until_cancelled(), chosen)
-            banner.log_stop(run)
+            banner.log_stop(run, self.abandoned_functions)
 
     async def _run_until_stopped(
         self, run: WorkerRun, marks: Coroutine[Any, Any, None], chosen: Mapping[str, QueueTasks]
@@ -362,7 +361,7 @@ class Worker:
             firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
             banner.log_start(run, chosen, len(timetables))
             banner.warn_of_queues_without_tasks(self._registry.queues_without_tasks, self.queues)
-            consuming = [group.create_task(consumer.run()) for consumer in run.consumers]
+            consuming = [group.create_task(consumer.run()) for consumer in self._consumers]
             await run.stop.wait()
             for task in firing:
                 task.cancel()
@@ -395,8 +394,9 @@ class Worker:
                 idleness.add_consumer(name, tasks, default and tasks[default.name])
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
+            self._consumers = idleness.consumers
             async with asyncio.TaskGroup() as group:
-                for consumer in run.consumers:
+                for consumer in self._consumers:
                     group.create_task(consumer.run())
         if idleness.failure is not None:
             raise idleness.failure

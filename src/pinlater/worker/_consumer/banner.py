@@ -57,7 +57,7 @@ def warn_of_queues_without_tasks(without: Sequence[str], queues: Sequence[str]) 
 
 def log_stopping(run: WorkerRun) -> None:
     """What a stop waits for, and how to end the wait; nothing if no job runs."""
-    running = sum(len(consumer.jobs.running) for consumer in run.consumers)
+    running = run.slots.running
     if running and run.settings.grace_ms:
         _log.info(
             "stopping: waiting up to %s for %d running job%s; another Ctrl-C (or SIGTERM) stops at once",
@@ -65,8 +65,8 @@ def log_stopping(run: WorkerRun) -> None:
         )  # fmt: skip
 
 
-def log_stop(run: WorkerRun) -> None:
+def log_stop(run: WorkerRun, abandoned_functions: int) -> None:
     """What the worker has done; functions that still run if there are any."""
     counts = run.counts
-    abandoned = {"abandoned_functions": run.abandoned_functions} if run.abandoned_functions else {}
+    abandoned = {"abandoned_functions": abandoned_functions} if abandoned_functions else {}
     _log.info("worker stopped", extra={"succeeded": counts.succeeded, "failed": counts.failed, **abandoned})
