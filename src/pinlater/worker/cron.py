@@ -1,5 +1,5 @@
 """Tasks that a clock enqueues. Many workers may run the same entries: each firing has the unique key `cron:<name>:<time>`, so it becomes
-one job. An entry without overlap has one key for all its firings, `cron:<name>`; `_cron/firings.py` says how.
+one job. An entry without overlap has one key for all its firings, `cron:<name>`; `_cron/timetable.py` says how.
 
 Workers store nothing about firings. A worker that starts looks back up to `look_back` for firings that no worker made: it skips them
 (`Missed.SKIP`), makes the latest (`Missed.LATEST`), or all (`Missed.ALL`). The keys of earlier firings prevent doubles.

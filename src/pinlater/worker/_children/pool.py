@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from os import PathLike
 from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
@@ -19,6 +18,7 @@ from pinlater.worker._attempts.calling import AttemptInput
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import Child, ChildSetup
 from pinlater.worker._children.child_main import Finished, ToRun
+from pinlater.worker._enqueueing.servers import Addresses
 from pinlater.worker.errors import TimeLimitExceeded
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Task
@@ -33,7 +33,7 @@ class ChildPool:
         self,
         settings: WorkerSettings,
         setups: Sequence[ChildSetup] = (),
-        servers: str | PathLike[str] | Sequence[str] | None = None,
+        servers: Addresses = None,
     ) -> None:
         """`servers`: where the tasks enqueue, if not on their worker's own."""
         self.start_ms = settings.child_start_ms

@@ -11,7 +11,7 @@ from pinlater.client.values import AckBatch, ClaimedJob, Dequeued
 from pinlater.worker._consumer.held_job import HeldJobs
 from pinlater.worker._consumer.pacing import Pacing
 from pinlater.worker._consumer.worker_run import WorkerRun
-from pinlater.worker._enqueueing.queue_creation import not_created
+from pinlater.worker._enqueueing.enqueuer import not_created
 
 _log = logging.getLogger("pinlater.worker")
 # Not 0, since a claim of a paused queue that does not wait is refused.

@@ -18,6 +18,7 @@ from pinlater.worker._consumer.held_job import CANCEL_S, HeldJob, HeldJobs, Held
 from pinlater.worker._consumer.pacing import Pacing, PollingPace
 from pinlater.worker._consumer.places import Places
 from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._outbox.delivery import Delivery
 from pinlater.worker._outbox.outbox import Outbox
 from pinlater.worker.tasks import Task
 
@@ -43,7 +44,8 @@ class Consumer:
     ) -> None:
         self._run = run
         self.queue = queue
-        self._outbox = Outbox(run.client, queue, run.settings, run.counts, run.clock, run.leases.drop)
+        delivery = Delivery(run.client, queue, run.counts, run.clock, run.settings.retry_delay_ms, run.leases.drop)
+        self._outbox = Outbox(delivery, run.settings)
         run.outboxes.append(self._outbox)
         children = ChildPool(run.settings, run.options.child_setups, run.options.servers_of_children)
         self._places = Places(queue, self._outbox.checkpoint, run.options.middleware, children, run.clock)

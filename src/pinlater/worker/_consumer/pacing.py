@@ -12,7 +12,7 @@ from pinlater.client.errors import PinLaterError, QueueNotFound, ServerUnreachab
 from pinlater.client.values import Dequeued
 from pinlater.domain.clock import Clock
 from pinlater.domain.wording import span
-from pinlater.worker._enqueueing.server_access import WHERE_FROM
+from pinlater.worker._enqueueing.servers import WHERE_FROM
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
 _log = logging.getLogger("pinlater.worker")

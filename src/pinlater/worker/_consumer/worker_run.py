@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from os import PathLike
 from typing import NamedTuple, TypeVar
 
 from pinlater.client.async_client import AsyncClient
@@ -15,6 +14,7 @@ from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import ChildSetup
 from pinlater.worker._consumer.pacing import Outage
 from pinlater.worker._consumer.slots import LASTING_MS, Slots
+from pinlater.worker._enqueueing.servers import Addresses
 from pinlater.worker._outbox.heartbeater import Heartbeater
 from pinlater.worker._outbox.leases import Lease
 from pinlater.worker._outbox.outbox import Outbox
@@ -43,7 +43,7 @@ class RunOptions(NamedTuple):
     retry: RetryPolicy
     counts: WorkerCounts
     child_setups: Sequence[ChildSetup] = ()
-    servers_of_children: str | PathLike[str] | Sequence[str] | None = None
+    servers_of_children: Addresses = None
     number: int | None = None
     info: WorkerInfo | None = None
 

@@ -31,7 +31,7 @@ _NAMED_MAX = 3
 
 
 class Delivery:
-    """Sends one queue's reports. Calls `settled` with those that need no further try."""
+    """Sends one queue's reports. Calls `settled` with those that need no further try, and so no more heartbeats."""
 
     def __init__(
         self,
@@ -42,8 +42,7 @@ class Delivery:
         retry_delay_ms: int,
         settled: Callable[[Sequence[Lease]], object],
     ) -> None:
-        self._client = client
-        self._queue = queue
+        self.client, self.queue = client, queue
         self._counts = counts
         self._clock = clock
         self._retry_delay_ms = retry_delay_ms
@@ -74,18 +73,18 @@ class Delivery:
     async def _call(self, reports: Sequence[Lease]) -> Sequence[AckResult]:
         first = reports[0].message
         if isinstance(first, Ack):
-            return await self._client.ack(self._queue, acks_of(reports), per_item_errors=True)
+            return await self.client.ack(self.queue, acks_of(reports), per_item_errors=True)
         if isinstance(first, GiveBack):
             claims = [report.message.claim for report in reports if isinstance(report.message, GiveBack)]
-            return await self._client.release(self._queue, claims, delay_ms=first.delay_ms, per_item_errors=True)
+            return await self.client.release(self.queue, claims, delay_ms=first.delay_ms, per_item_errors=True)
         moves = [report.message for report in reports if isinstance(report.message, Checkpoint)]
-        return await self._client.checkpoint(self._queue, moves, per_item_errors=True)
+        return await self.client.checkpoint(self.queue, moves, per_item_errors=True)
 
     async def _send_plain(self, reports: Sequence[Lease]) -> None:
         if isinstance(reports[0].message, Ack):
-            await self._client.ack_plain(self._queue, acks_of(reports))
+            await self.client.ack_plain(self.queue, acks_of(reports))
         else:
-            await self._client.checkpoint_plain(self._queue, [self._as_checkpoint(report) for report in reports])
+            await self.client.checkpoint_plain(self.queue, [self._as_checkpoint(report) for report in reports])
 
     def _as_checkpoint(self, report: Lease) -> Checkpoint:
         """For a server without releases."""
@@ -143,7 +142,7 @@ class Delivery:
         if len(reports) == 1 and self._replaced_by_failure(reports[0], error):
             return list(reports)
         if reports:
-            _log.error("queue %s: %s refused: %s", self._queue, counted(len(reports), "report"), error.message)
+            _log.error("queue %s: %s refused: %s", self.queue, counted(len(reports), "report"), error.message)
         self._counts.acks_refused += sum(isinstance(report.message, Ack) for report in reports)
         self._settled(reports)
         return []
@@ -180,7 +179,7 @@ class Delivery:
             named, more = ", ".join(waited[:_NAMED_MAX]), len(waited) - _NAMED_MAX
             _log.warning(
                 "queue %s: %s came too late: the claims had ended before the server could take them, so that these jobs run again: %s%s",
-                self._queue, counted(len(waited), "report"), named, f" and {more} more" if more > 0 else "",
+                self.queue, counted(len(waited), "report"), named, f" and {more} more" if more > 0 else "",
             )  # fmt: skip
 
     def _count_lost(self, report: Lease, ack: Ack) -> None:
@@ -217,10 +216,10 @@ class RetryQueue:
     shard: an unreachable shard gives it no more. `backoff_s` is how long to wait after that many consecutive failures.
     """
 
-    def __init__(self, delivery: Delivery, shard: str, queue: str, backoff_s: Callable[[int], float]) -> None:
+    def __init__(self, delivery: Delivery, shard: str, backoff_s: Callable[[int], float]) -> None:
         self._delivery = delivery
         self._backoff_s = backoff_s
-        self._name = f"queue {queue}, shard {shard}"
+        self._name = f"queue {delivery.queue}, shard {shard}"
         self._reports: deque[Lease] = deque()
         self._failures = 0
         self._retry_after_s = 0.0  # as the server asks

@@ -13,12 +13,10 @@ import contextlib
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
-from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
 from pinlater.domain.wording import counted
 from pinlater.worker._attempts.endings import Ending, Kind
@@ -31,7 +29,6 @@ from pinlater.worker._outbox.delivery import (
     mark_maybe_applied,
 )
 from pinlater.worker._outbox.leases import GiveBack, Lease
-from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
 _log = logging.getLogger("pinlater.worker")
@@ -40,22 +37,12 @@ _FIRST_TRY_S = 5.0
 
 
 class Outbox:
-    """Belongs to one queue. Calls `settled` with the jobs whose claims need no more heartbeats."""
+    """Belongs to one queue."""
 
-    def __init__(
-        self,
-        client: AsyncClient,
-        queue: str,
-        settings: WorkerSettings,
-        counts: WorkerCounts,
-        clock: Clock,
-        settled: Callable[[Sequence[Lease]], object],
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._queue = queue
+    def __init__(self, delivery: Delivery, settings: WorkerSettings) -> None:
+        self.delivery = delivery
+        self._client, self._queue = delivery.client, delivery.queue
         self._settings = settings
-        self.delivery = Delivery(client, queue, counts, clock, settings.retry_delay_ms, settled)
         self._acks: deque[Lease] = deque()  # bounded by the jobs that a worker may hold
         self._filled = asyncio.Event()  # there are acks
         self._since_s = 0.0  # when the oldest came, by the event loop's time
@@ -255,7 +242,7 @@ class Outbox:
             if retries is not None:
                 retries.add(part)
                 continue
-            retries = self._retries[shard] = RetryQueue(self.delivery, shard, self._queue, self._backoff_s)
+            retries = self._retries[shard] = RetryQueue(self.delivery, shard, self._backoff_s)
             retries.add(part)
             if not at_once:
                 retries.wait_first()
