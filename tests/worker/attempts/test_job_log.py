@@ -203,17 +203,16 @@ async def test_the_start_names_servers_queues_and_tasks_and_a_clean_stop_warns_o
     @worker.task("q", name="other")
     async def bill() -> None: ...
 
-    working = asyncio.create_task(worker.run_async())
-    await send.enqueue_async()
-    await eventually(lambda: worker.counts.succeeded == 1)
-    worker.request_stop()
-    await asyncio.wait_for(working, 20)
+    async with running(worker):
+        await send.enqueue_async()
+        await eventually(lambda: worker.counts.succeeded == 1)
     found = {record.getMessage(): vars(record) for record in caplog.records if record.name == "pinlater.worker"}
     start = found["worker started"]
     assert (start["servers"], start["concurrency"], start["grace"]) == (list(map(str, client.servers)), 7, "30s")
     assert (found["queue q"]["tasks"], found["queue q"]["concurrency"]) == (["send", "other"], 3)
     assert (found["worker stopped"]["succeeded"], found["worker stopped"]["failed"]) == (1, 0)
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+    assert worker.counts.claim_errors == 0
 
 
 async def test_the_start_warns_of_settings_for_a_queue_without_tasks(
@@ -227,10 +226,8 @@ async def test_the_start_warns_of_settings_for_a_queue_without_tasks(
     async def send() -> None: ...
 
     await worker.create_queues_async()
-    working = asyncio.create_task(worker.run_async())
-    await eventually(lambda: len(caplog.records) >= 2)
-    worker.request_stop()
-    await asyncio.wait_for(working, 20)
+    async with running(worker):
+        await eventually(lambda: len(caplog.records) >= 2)
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
         "queue mials: worker.queue() has no effect, since no task of this worker is on it; did you mean mails?",
         "queue other: worker.queue() has no effect, since no task of this worker is on it",

@@ -86,7 +86,9 @@ def shards(request: pytest.FixtureRequest) -> RenewalServer:
     return RenewalServer(per_item=bool(request.param))
 
 
-async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unreachable(shards: RenewalServer) -> None:
+async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unreachable(
+    shards: RenewalServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """Both claims came with one dequeue, so their heartbeats are due together."""
     begun, cancelled = set[str](), set[str]()
     async with FakeServer(**shards.methods) as server:
@@ -101,15 +103,14 @@ async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unrea
                 cancelled.add(job.descriptor)
                 raise
 
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: begun == {ON_1, ON_2} and shards.beaten)
-        shards.lost = {ON_1}
-        await eventually(lambda: cancelled)
-        assert cancelled == {ON_1}
-        assert worker.counts.lost == 1
-        worker.request_stop()
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        async with running(worker):
+            await eventually(lambda: begun == {ON_1, ON_2} and shards.beaten)
+            shards.lost = {ON_1}
+            await eventually(lambda: cancelled)
+            assert (cancelled, shards.acked) == ({ON_1}, set())
+            assert (worker.counts.lost, worker.counts.failed) == (1, 0)
+            assert f"job {ON_1}: claim lost: it timed out" in caplog.text
+            worker.request_stop()
 
 
 async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shards: RenewalServer) -> None:

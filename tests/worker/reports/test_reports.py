@@ -238,12 +238,10 @@ async def test_a_stop_retries_reports_until_the_server_is_back(shards: TwoShards
 async def test_a_stop_gives_reports_up_after_its_grace_time(caplog: pytest.LogCaptureFixture) -> None:
     async with TwoShards() as server:
         worker = worker_of(server, grace_ms=100)
-        working = asyncio.create_task(worker.run_async())
-        server.away = {"1"}
-        server.give("a")
-        await eventually(lambda: "a" in server.requests)
-        worker.request_stop()
-        await asyncio.wait_for(working, 30)
+        async with running(worker):
+            server.away = {"1"}
+            server.give("a")
+            await eventually(lambda: "a" in server.requests)
     assert "queue q: 1 report could not be delivered; those jobs run again" in caplog.messages
 
 
