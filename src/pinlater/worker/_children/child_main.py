@@ -93,7 +93,7 @@ def _obey_signals() -> None:
 
 
 def _run(pickled: bytes, server: ServerCalls, jobs: Connection) -> Ending:
-    """A job that can't be started (its module is missing, say) fails with the reason; the process goes on."""
+    """A job that can't be started, for example because its module is missing, fails with the reason; the process continues."""
     retry, attempt = linear(1), 1
     try:
         to_run: ToRun = pickle.loads(pickled)  # noqa: S301 - from the parent
