@@ -14,6 +14,13 @@ from pinlater.client import AsyncClient
 from pinlater.server.config.load import load
 from pinlater.server.main.app import App
 from pinlater.worker import Worker
+from tests.worker.report_shards import ReportShards
+
+
+@pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
+def shards(request: pytest.FixtureRequest) -> ReportShards:
+    """The server of a test, in both ways."""
+    return ReportShards(per_item=bool(request.param))
 
 
 @contextlib.asynccontextmanager

@@ -22,7 +22,8 @@ from tests.databases.proxy import Proxy
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import ended, running_processes
 from tests.worker.conftest import claimed, eventually
-from tests.worker.consumer.test_server_trouble import OneJob, Waits, acked, info, outcomes, worker_on
+from tests.worker.consumer.test_server_trouble import OneJob, Waits, acked, outcomes, worker_on
+from tests.worker.report_shards import info
 from tests.worker.test_worker import FAST, running, state_of
 
 SHORT_POLLS = WorkerSettings(backoff_first_ms=10, backoff_max_ms=100, wait_ms=200, retry_delay_ms=10)

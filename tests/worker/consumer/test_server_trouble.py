@@ -14,19 +14,15 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob
-from pinlater.domain.clock import SystemClock, WallClock
+from pinlater.domain.clock import WallClock
 from pinlater.worker import Worker, WorkerSettings
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually, idle_worker
+from tests.worker.report_shards import info
 from tests.worker.test_worker import running
 
 FAST = WorkerSettings(backoff_first_ms=5, backoff_max_ms=20, wait_ms=50)
-
-
-def info(_: Any) -> t.ServerInfo:
-    """The answer that an original server doesn't give."""
-    return t.ServerInfo("9", [], "memory", SystemClock().now_ms(), 1, 3, 1, 1, 1, 1, 1)
 
 
 class OneJob:

@@ -15,8 +15,8 @@ from pinlater.worker.cron import Missed
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
-from tests.worker.consumer.test_server_trouble import info
 from tests.worker.cron.test_cron import entry
+from tests.worker.report_shards import info
 from tests.worker.test_worker import FAST, running
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

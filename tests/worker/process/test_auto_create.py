@@ -15,7 +15,7 @@ from pinlater.worker import Task, Worker, WorkerSettings, partly_enqueued
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually, serving
-from tests.worker.consumer.test_server_trouble import info
+from tests.worker.report_shards import info
 from tests.worker.test_worker import FAST, running
 
 PASSWORD = "open sesame"
