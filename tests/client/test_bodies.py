@@ -12,7 +12,7 @@ from pinlater import AsyncEnqueueBatcher, EnqueueBatcher
 from pinlater.client import Ack, AsyncClient, Checkpoint, Client, Job, UniqueKey, UniqueScope, errors
 from pinlater.worker import Worker
 from tests.client.fake_server import FakeServer
-from tests.worker.consumer.test_server_trouble import info
+from tests.worker.report_shards import info
 
 NO_BODIES: list[tuple[Any, str]] = [
     (5, "jobs[0] must be a Job or bytes, not int"),

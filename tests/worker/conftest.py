@@ -13,15 +13,30 @@ import pytest
 from pinlater.client import AsyncClient
 from pinlater.server.config.load import load
 from pinlater.server.main.app import App
+from pinlater.worker import Worker
+from tests.worker.report_shards import ReportShards
+
+
+@pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
+def shards(request: pytest.FixtureRequest) -> ReportShards:
+    """The server of a test, in both ways."""
+    return ReportShards(per_item=bool(request.param))
+
+
+@contextlib.asynccontextmanager
+async def serving(**more: Any) -> AsyncIterator[str]:
+    """The address of a server that runs meanwhile, with these settings."""
+    app = App(load(None, {}, {"store": "memory:", "thrift.port": 0, "http.port": 0, **more}).settings)
+    await app.start()
+    yield f"127.0.0.1:{app.thrift.port}"
+    await app.stop(1)
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[str]:
     """The address of a running server."""
-    app = App(load(None, {}, {"store": "memory:", "thrift.port": 0, "http.port": 0}).settings)
-    await app.start()
-    yield f"127.0.0.1:{app.thrift.port}"
-    await app.stop(1)
+    async with serving() as address:
+        yield address
 
 
 @pytest.fixture
@@ -30,6 +45,13 @@ async def client(server: str) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(server, source="test") as client:
         await client.create_queue("q")
         yield client
+
+
+def idle_worker(*servers: Any, **options: Any) -> Worker:
+    """A worker with one task, on the queue `q`, which does nothing."""
+    worker = Worker(*servers, **options)
+    worker.task("q", name="run")(lambda: None)
+    return worker
 
 
 async def eventually(ask: Callable[[], Any], timeout_s: float = 30) -> Any:
@@ -42,6 +64,12 @@ async def eventually(ask: Callable[[], Any], timeout_s: float = 30) -> Any:
             if answer:
                 return answer
             await asyncio.sleep(0.01)
+
+
+async def claimed(client: AsyncClient, wait_ms: int = 1_000) -> Any:
+    """A job of the queue `q`, if there is one soon."""
+    jobs = (await client.dequeue("q", wait_ms=wait_ms)).jobs
+    return jobs[0] if jobs else None
 
 
 def child_processes() -> list[int]:

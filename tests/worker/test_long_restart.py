@@ -7,54 +7,14 @@ import threading
 from functools import partial
 from pathlib import Path
 
-import pytest
-
-from pinlater.client import AsyncClient, ClaimedJob, Job, JobState
+from pinlater.client import AsyncClient, JobState
 from pinlater.testing import RealServer
-from pinlater.worker import Snooze, Worker, WorkerSettings, current_job
+from pinlater.worker import Worker, WorkerSettings, current_job
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running, state_of
 
 AWAY_S = 9.0
 SHORT_S = 2.0
-
-
-@pytest.mark.thorough  # waits for the nine seconds
-async def test_snoozed_and_rescheduled_jobs_outlast_a_real_restart_of_nine_seconds(tmp_path: Path) -> None:
-    """On their only attempt: one that timed out instead would have failed. The rescheduled job comes with its new body."""
-    with RealServer(tmp_path) as server:
-        async with AsyncClient(server.address) as client:
-            await client.create_queue("q")
-            bodies = [b"snoozes", b"moves", b"ends"]
-            jobs = [Job(body, attempts_allowed=1, claim_timeout_ms=20_000) for body in bodies]
-            descriptors = (await client.enqueue("q", jobs)).descriptors
-            worker = Worker(client, settings=WorkerSettings(concurrency=4, backoff_max_ms=500))
-            runs: list[bytes] = []
-            is_away = asyncio.Event()
-
-            @worker.task("q", default=True)
-            async def handle(job: ClaimedJob) -> None:
-                runs.append(job.body)
-                if runs.count(job.body) > 1 or job.body == b"moved":
-                    return
-                await is_away.wait()
-                if job.body == b"snoozes":
-                    raise Snooze(0.001)
-                if job.body == b"moves":
-                    current_job().reschedule(0, b"moved")
-
-            async with running(worker):
-                await eventually(lambda: len(runs) == len(bodies))
-                await asyncio.to_thread(server.kill)
-                loop = asyncio.get_running_loop()
-                went = loop.time()
-                is_away.set()
-                await eventually(lambda: loop.time() > went + AWAY_S, 60)
-                await asyncio.to_thread(server.start)
-                for descriptor in descriptors:
-                    await eventually(partial(state_of, client, descriptor, JobState.SUCCEEDED), 30)
-    assert sorted(runs) == [b"ends", b"moved", b"moves", b"snoozes", b"snoozes"]
-    assert worker.counts.lost == 0
 
 
 async def test_a_restart_of_the_server_costs_a_checkpointing_job_no_attempt(tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ import pytest
 
 from pinlater.client import AsyncClient, Client
 from pinlater.client.errors import ServerUnreachable
-from pinlater.server.config.load import load
-from pinlater.server.main.app import App
 from pinlater.worker import Worker, WorkerSettings
 from pinlater.worker.envelope import TASK_HEADER
 from tests.worker import process_tasks
-from tests.worker.conftest import eventually
+from tests.worker.conftest import eventually, idle_worker, serving
+from tests.worker.test_worker import running
 
 _FAST = WorkerSettings(backoff_first_ms=10, backoff_max_ms=50)
 
@@ -24,12 +23,9 @@ _FAST = WorkerSettings(backoff_first_ms=10, backoff_max_ms=50)
 @pytest.fixture
 async def own() -> AsyncIterator[AsyncClient]:
     """A client of the worker's own server, with a queue `q`."""
-    app = App(load(None, {}, {"store": "memory:", "thrift.port": 0, "http.port": 0}).settings)
-    await app.start()
-    async with AsyncClient(f"127.0.0.1:{app.thrift.port}") as client:
+    async with serving() as address, AsyncClient(address) as client:
         await client.create_queue("q")
         yield client
-    await app.stop(1)
 
 
 @pytest.mark.parametrize("as_client", [False, True], ids=["addresses", "client"])
@@ -87,12 +83,10 @@ async def test_tasks_and_cron_entries_enqueue_at_the_servers_for_enqueues(
     await asyncio.to_thread(first.enqueue)
     assert len((await client.dequeue("q", 9)).jobs) == 2
     await own.enqueue("q", [b""])
-    run = asyncio.create_task(worker.run_async())
-    seen = set[str]()
-    while seen != {"second", "tick"}:
-        seen |= {(job.headers or {})[TASK_HEADER] for job in (await client.dequeue("q", wait_ms=10_000)).jobs}
-    worker.request_stop()
-    await asyncio.wait_for(run, 30)
+    async with running(worker):
+        seen = set[str]()
+        while seen != {"second", "tick"}:
+            seen |= {(job.headers or {})[TASK_HEADER] for job in (await client.dequeue("q", wait_ms=10_000)).jobs}
     assert worker.counts.succeeded == 1
 
 
@@ -120,19 +114,6 @@ async def test_cron_entries_fire_where_the_run_claims(client: AsyncClient) -> No
 
     await asyncio.wait_for(worker.run_async(client=client), 30)
     assert worker.counts.succeeded == 1
-
-
-async def test_batch_runs_on_other_servers_run_what_their_tasks_enqueue(client: AsyncClient) -> None:
-    worker = Worker("127.0.0.1:1", settings=_FAST)
-
-    @worker.task("q", default=True)
-    async def shrink(left: int) -> None:
-        if left:
-            await shrink.enqueue_async(left - 1)
-
-    await client.enqueue("q", [b'{"left": 2}'])
-    await worker.run_until_idle(client=client)
-    assert worker.counts.succeeded == 3
 
 
 @pytest.mark.parametrize("as_client", [False, True], ids=["addresses", "client"])
@@ -182,15 +163,9 @@ async def test_a_worker_says_once_that_its_code_overrides_the_servers_of_the_env
 ) -> None:
     caplog.set_level(logging.INFO, "pinlater.worker")
     monkeypatch.setenv("PINLATER_SERVERS", variable)
-    worker = Worker(in_code, settings=_FAST)
-
-    @worker.task("q")
-    async def task() -> None: ...
-
-    run = asyncio.ensure_future(worker.run_async())
-    await eventually(lambda: "worker started" in caplog.text)
-    worker.request_stop()
-    await asyncio.wait_for(run, 30)
+    worker = idle_worker(in_code, settings=_FAST)
+    async with running(worker):
+        await eventually(lambda: "worker started" in caplog.text)
     said = [record for record in caplog.records if "is set but not used" in record.getMessage()]
     assert [record.levelname for record in said] == ([level] if level else [])
 
@@ -200,11 +175,7 @@ async def test_servers_of_the_command_line_override_those_of_the_environment_wit
 ) -> None:
     caplog.set_level(logging.INFO, "pinlater.worker")
     monkeypatch.setenv("PINLATER_SERVERS", "jobs1:9010")
-    worker = Worker("127.0.0.1:1", settings=_FAST)
-
-    @worker.task("q")
-    async def task() -> None: ...
-
+    worker = idle_worker("127.0.0.1:1", settings=_FAST)
     run = asyncio.ensure_future(worker.run_async(client=server))
     await eventually(lambda: "worker started" in caplog.text)
     worker.request_stop()

@@ -194,18 +194,12 @@ def test_a_body_of_other_types_or_with_an_argument_that_the_function_does_not_kn
     assert received(with_job, Job(b'{"to":"x","cc":"y"}')) == [REFUSED]
 
 
-def test_enqueue_refuses_arguments_that_do_not_fit_the_function() -> None:
-    with pytest.raises(TypeError, match=r"named\(\) missing a required argument"):
-        task_of(named).job()
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"nmae": "x"}, r"missing a required argument: 'name', and it has no 'nmae'; did you mean name\?"),
         ({"zzz": "x"}, "missing a required argument: 'name', and it has no 'zzz'"),
         ({"name": "x", "zzz": 1}, "got an unexpected keyword argument 'zzz'"),
-        ({"name": "x", "countdown": 1}, r"argument 'countdown': write task.using\(delay=...\).enqueue\(...\)"),
     ],
 )
 def test_enqueue_names_an_argument_that_the_function_does_not_have(given: dict[str, Any], said: str) -> None:
@@ -388,18 +382,13 @@ async def test_the_ending_follows_from_the_tasks_exception(
     ran, job, delay_ms = await ending_of(error, retry=retries.constant(3))
     assert ran.kind is kind
     if again_ms is not None:
-        assert (job.state, delay_ms) == (JobState.PENDING, again_ms)
+        attempts = 5 if kind is Kind.SNOOZED else 4
+        assert (job.state, delay_ms, job.attempts_remaining) == (JobState.PENDING, again_ms, attempts)
 
 
 async def test_a_policy_that_never_retries_gives_the_job_up() -> None:
     ran, job, _ = await ending_of(ValueError("v"), retry=retries.never())
     assert (ran.kind, job.state) == (Kind.GIVEN_UP, JobState.FAILED)
-
-
-def test_a_snooze_takes_seconds_or_a_timedelta_as_every_delay_does() -> None:
-    assert Snooze(1.5).delay_ms == Snooze(timedelta(milliseconds=1500)).delay_ms == 1500
-    with pytest.raises(ValueError, match="negative"):
-        Snooze(-1)
 
 
 async def test_a_failure_has_a_bounded_type_text_and_trace() -> None:
@@ -418,19 +407,13 @@ async def test_a_failure_has_a_bounded_type_text_and_trace() -> None:
     assert job.error_text == ran.error_text
 
 
-class Mute(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no")
-
-
 @pytest.mark.parametrize(
     ("error", "begins"),
     [
         (OSError("no file na\udcefve"), "no file na\\udcefve"),
         (ValueError("\ud800" * 4_000), "\\ud800"),
-        (Mute(), "(no text: str() raised RuntimeError)"),
     ],
-    ids=["a file name", "a long text", "no text"],
+    ids=["a file name", "a long text"],
 )
 async def test_any_text_of_a_failure_can_be_sent(
     caplog: pytest.LogCaptureFixture, error: BaseException, begins: str

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob, Job, JobInfo, JobState
-from pinlater.worker import Reject, Snooze, Worker, WorkerSettings
+from pinlater.worker import Worker, WorkerSettings
 from tests.worker.conftest import eventually
 
 FAST = WorkerSettings(retry_delay_ms=10, backoff_first_ms=10, backoff_max_ms=50, grace_ms=5_000)
@@ -24,7 +24,7 @@ async def running(worker: Worker) -> AsyncIterator[None]:
         yield
     finally:
         worker.request_stop()
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 30)
 
 
 async def state_of(client: AsyncClient, descriptor: str, state: JobState) -> JobInfo | None:
@@ -75,35 +75,6 @@ async def test_a_failure_is_retried_with_a_delay_that_grows_and_its_error_is_kep
     assert info.attempts[0].error_type == "ValueError"
 
 
-async def test_reject_gives_up_at_once(client: AsyncClient) -> None:
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q")
-    def refuse(job: ClaimedJob) -> None:
-        raise Reject("not today")
-
-    (descriptor,) = (await client.enqueue("q", [Job(b"x", attempts_allowed=9)])).descriptors
-    async with running(worker):
-        info = await eventually(lambda: state_of(client, descriptor, JobState.FAILED))
-    assert (info.attempts_remaining, info.error_text) == (0, "not today")
-
-
-async def test_snooze_runs_the_job_again_without_spending_an_attempt(client: AsyncClient) -> None:
-    calls: list[int] = []
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q")
-    async def later(job: ClaimedJob) -> None:
-        calls.append(job.attempts_remaining)
-        if len(calls) < 4:
-            raise Snooze(0.005)
-
-    (descriptor,) = (await client.enqueue("q", [Job(b"x", attempts_allowed=1)])).descriptors
-    async with running(worker):
-        await eventually(lambda: state_of(client, descriptor, JobState.SUCCEEDED))
-    assert calls == [1, 1, 1, 1]
-
-
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()])
 async def test_any_exception_of_a_task_fails_only_its_job(client: AsyncClient, error: BaseException) -> None:
     await client.create_queue("threads")
@@ -146,75 +117,6 @@ async def test_no_more_jobs_run_at_once_than_allowed(client: AsyncClient, bounds
     assert most == 3
 
 
-async def test_heartbeats_keep_the_claim_of_a_long_job(client: AsyncClient) -> None:
-    """The job takes several claim timeouts."""
-    release = asyncio.Event()
-    calls = 0
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q")
-    async def long(job: ClaimedJob) -> None:
-        nonlocal calls
-        calls += 1
-        await release.wait()
-
-    (descriptor,) = (await client.enqueue("q", [Job(b"x", claim_timeout_ms=300)])).descriptors
-    async with running(worker):
-        first = await eventually(lambda: state_of(client, descriptor, JobState.IN_PROGRESS))
-
-        async def renewed_thrice() -> bool:
-            info = await state_of(client, descriptor, JobState.IN_PROGRESS)
-            return info is not None and (info.claim_deadline_ms or 0) > (first.claim_deadline_ms or 0) + 900
-
-        await eventually(renewed_thrice)
-        release.set()
-        await eventually(lambda: state_of(client, descriptor, JobState.SUCCEEDED))
-    assert calls == 1
-
-
-async def test_a_lost_claim_cancels_its_task_and_nothing_is_acked(
-    client: AsyncClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    cancelled = asyncio.Event()
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q")
-    async def hang(job: ClaimedJob) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    (descriptor,) = (await client.enqueue("q", [Job(b"x", claim_timeout_ms=300)])).descriptors
-    async with running(worker):
-        await eventually(lambda: state_of(client, descriptor, JobState.IN_PROGRESS))
-        await client.cancel("q", [descriptor])
-        await asyncio.wait_for(cancelled.wait(), 10)
-        await eventually(lambda: worker.counts.running == 0)
-    assert (worker.counts.lost, worker.counts.failed, worker.counts.acks_refused) == (1, 0, 0)
-    info = (await client.lookup([descriptor]))[descriptor]
-    assert (info.state, info.custom_status) == (JobState.FAILED, "cancelled")
-    assert f"job {descriptor}: claim lost: the job has ended: it was cancelled, " in caplog.text
-
-
-async def test_a_stop_lets_running_jobs_finish(client: AsyncClient) -> None:
-    started, go_on = asyncio.Event(), asyncio.Event()
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q")
-    async def slow(job: ClaimedJob) -> None:
-        started.set()
-        await go_on.wait()
-
-    (descriptor,) = (await client.enqueue("q", [b"x"])).descriptors
-    task = asyncio.create_task(worker.run_async())
-    await started.wait()
-    worker.request_stop()
-    asyncio.get_running_loop().call_later(0.05, go_on.set)
-    await asyncio.wait_for(task, 30)
-    assert await state_of(client, descriptor, JobState.SUCCEEDED)
-
-
 @pytest.mark.parametrize("in_thread", [False, True])
 async def test_jobs_that_outlast_the_grace_time_are_given_back_unspent(client: AsyncClient, in_thread: bool) -> None:
     started, end = threading.Event(), threading.Event()
@@ -230,10 +132,8 @@ async def test_jobs_that_outlast_the_grace_time_are_given_back_unspent(client: A
 
     worker.task("q")(block if in_thread else hang)
     (descriptor,) = (await client.enqueue("q", [Job(b"x", attempts_allowed=1)])).descriptors
-    task = asyncio.create_task(worker.run_async())
-    await eventually(started.is_set)
-    worker.request_stop()
-    await asyncio.wait_for(task, 30)
+    async with running(worker):
+        await eventually(started.is_set)
     info = await state_of(client, descriptor, JobState.PENDING)
     assert info is not None
     assert info.attempts_remaining == 1
@@ -241,40 +141,6 @@ async def test_jobs_that_outlast_the_grace_time_are_given_back_unspent(client: A
     end.set()
     await eventually(lambda: not worker.abandoned_functions)
     assert (worker.counts.succeeded, worker.counts.released) == (0, 1)
-
-
-async def test_a_second_stop_skips_the_grace_time(client: AsyncClient) -> None:
-    worker = Worker(client, settings=WorkerSettings(grace_ms=600_000))
-
-    @worker.task("q")
-    async def hang(job: ClaimedJob) -> None:
-        await asyncio.Event().wait()
-
-    await client.enqueue("q", [b"x"])
-    task = asyncio.create_task(worker.run_async())
-    await eventually(lambda: worker.counts.running == 1)
-    worker.request_stop()
-    worker.request_stop()
-    await asyncio.wait_for(task, 30)
-    assert (await client.queue_stats("q"))[0].total("pending") == 1
-
-
-async def test_jobs_claimed_ahead_are_given_back_at_a_stop(client: AsyncClient) -> None:
-    hold = asyncio.Event()
-    worker = Worker(client, settings=WorkerSettings(concurrency=2, grace_ms=0))
-
-    @worker.task("q")
-    async def quick_then_slow(job: ClaimedJob) -> None:
-        if job.body == b"slow":
-            await hold.wait()
-
-    await client.enqueue("q", [b"quick"] * 200 + [b"slow"] * 200)
-    task = asyncio.create_task(worker.run_async())
-    await eventually(lambda: worker.counts.succeeded == 200 and worker.counts.running == 2)
-    worker.request_stop()
-    await asyncio.wait_for(task, 30)
-    (stats,) = await client.queue_stats("q")
-    assert (stats.total("pending"), stats.total("in_progress"), stats.total("succeeded")) == (200, 0, 200)
 
 
 @pytest.mark.parametrize("freed_by", ["the stop", "a time limit", "its end"])
@@ -332,19 +198,3 @@ def test_handler_is_another_name_of_the_decorator_task() -> None:
     def run() -> None: ...
 
     assert (run.queue, run.name, worker.queues) == ("q", "run", ("q",))
-
-
-async def test_a_stop_of_an_idle_worker_logs_no_warning(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
-    """The worker hangs up its long poll; that is no error."""
-    worker = Worker(client, settings=WorkerSettings(wait_ms=60_000))
-
-    @worker.task("q")
-    async def run() -> None: ...
-
-    task = asyncio.create_task(worker.run_async())
-    await run.enqueue_async()
-    await eventually(lambda: worker.counts.succeeded)
-    worker.request_stop()
-    await asyncio.wait_for(task, 20)
-    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
-    assert worker.counts.claim_errors == 0

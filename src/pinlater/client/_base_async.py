@@ -1,4 +1,4 @@
-"""What makes the asynchronous client a client, without its methods: opening, closing, sharing, and carrying out a call."""
+"""What makes the asynchronous client a client, without its methods: opening, closing, sharing, and executing a call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _OpenClient:
 
 
 class AsyncClientBase(ClientBase):
-    """Carries out calls on the event loop that it was opened on."""
+    """Executes calls on the event loop that it was opened on."""
 
     def _prepare(self) -> None:
         self._opened = _OpenClient()
@@ -74,7 +74,7 @@ class AsyncClientBase(ClientBase):
             raise short(error) from error.__cause__
 
     async def carry_out(self, call: ClientCall[T]) -> T:
-        """Carries out a call that was made before."""
+        """Executes a call that was made before."""
         return await self._run(call)
 
     def sharing(self, *, wait_for_servers: bool | None = None) -> Self:
@@ -130,7 +130,7 @@ class AsyncClientBase(ClientBase):
         return other
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
-        """Carries out a call on the client's loop, from any thread, also that loop's own."""
+        """Executes a call on the client's loop. May be called from any thread, also from that loop."""
         if self._opened.loop is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         return asyncio.run_coroutine_threadsafe(self._run(call), self._opened.loop)

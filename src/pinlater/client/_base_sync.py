@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class SyncClientBase(ClientBase):
-    """Carries out calls from any thread, long polls on an event loop in a thread of its own. Opens itself with the first call."""
+    """Executes calls from any thread, long polls on an event loop in a thread of its own. Opens itself with the first call."""
 
     def _prepare(self) -> None:
         self._background = self._new_background()
@@ -68,18 +68,18 @@ class SyncClientBase(ClientBase):
         return self.carry_out(call)
 
     def carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
-        """Carries out a call and waits for it. `meanwhile` is called once while the server is at it, or not at all; it must not raise."""
+        """Executes a call and waits for it. `meanwhile` is called at most once, while the server executes the call; it must not raise."""
         try:
             return self._running(call).run(call, meanwhile)
         except PinLaterError as error:
             raise short(error) from error.__cause__
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
-        """Carries out a call without waiting for it."""
+        """Executes a call without waiting for it."""
         return self._running(call).submit(call)
 
     def _running(self, call: ClientCall[Any]) -> _Running:
-        """What carries out the call."""
+        """Returns the engine that executes the call."""
         background = self._background
         if self._enqueue_background is not None and call.is_enqueue:
             background = self._enqueue_background
@@ -104,7 +104,7 @@ class Background:
             self._closed = False
 
     def start(self) -> _Running:
-        """What carries out calls. Raises `ClientClosed`."""
+        """Returns the engine that executes calls. Raises `ClientClosed`."""
         with self._lock:
             if self._closed:
                 raise ClientClosed("The client is closed; open() it, or make another one")
@@ -179,7 +179,7 @@ class _Running:
         self.loop.close()
 
     def run(self, call: ClientCall[T], meanwhile: Callable[[], None] | None) -> T:
-        """Carries out one call; interrupted (Ctrl-C), it gives the call up. `meanwhile` may be called while it is under way.
+        """Executes one call; if it is interrupted (Ctrl-C), it gives the call up. `meanwhile` may be called during the call.
 
         The first try is made here, in the caller's thread.
         """

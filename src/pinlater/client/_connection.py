@@ -148,7 +148,7 @@ class ClientConnection(asyncio.Protocol):
         await asyncio.shield(self._gone)
 
     def _lost_error(self) -> ConnectionLost | ServerUnreachable:
-        if self._tls is not None and self._lost is not None and is_refusal(self._lost):  # so no call was carried out
+        if self._tls is not None and self._lost is not None and is_refusal(self._lost):  # so no call was executed
             refusal = self._tls.unreachable(self.address, self._lost)
             refusal.__cause__ = self._lost
             return refusal

@@ -136,7 +136,7 @@ class DirectConnection:
         except TimeoutError:
             raise
         except (OSError, WireError) as error:
-            if self._tls is not None and is_refusal(error):  # so the call was not carried out
+            if self._tls is not None and is_refusal(error):  # so the call was not executed
                 raise self._tls.unreachable(self.address, error) from error
             raise ConnectionLost(f"Connection to {self.address} lost before the answer came") from error
 

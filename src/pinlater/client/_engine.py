@@ -81,7 +81,7 @@ class EngineOptions(NamedTuple):
 
 
 class Engine:
-    """Carries out calls. Open from the start; connects with the first call."""
+    """Executes calls. Open from the start; connects with the first call."""
 
     def __init__(self, source: ServerSource, name: str, options: EngineOptions) -> None:
         self.name = name

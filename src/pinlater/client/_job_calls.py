@@ -140,7 +140,7 @@ def dequeue(
             return dequeued
         return dequeued._replace(ack_results=_in_order(acks.acks, dequeued.ack_results))
 
-    # Acks are carried out before jobs are claimed.
+    # Acks are executed before jobs are claimed.
     return ClientCall("dequeueJobs", (request,), read, wait_ms=wait_ms, all_or_nothing=not (acks and acks.acks))
 
 

@@ -28,7 +28,7 @@ class Aim(NamedTuple):
 
 
 def aim_of(call: ClientCall[Any]) -> Aim | None:
-    """None for a call that any server carries out as cheaply. A repeat has none either: it goes the way of calls that failed."""
+    """Returns None for a call that any server executes at the same cost, and for a repeat, which goes the way of calls that failed."""
     aim = _AIMS.get(call.method)
     return None if aim is None else aim(call.args[0])
 

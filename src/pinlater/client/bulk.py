@@ -13,13 +13,18 @@ _SHARDS_NAMED = 10
 
 
 class BulkRun(NamedTuple):
-    """An order that servers carry out, or have. `looked`: how often a job was compared, also again. `changed`: to how many it
-    happened. `news_ms`: of the latest progress. `detail`: what it waits for, why it failed, what it could not do, or that changes may be
-    missing in `changed`. `undo_until_ms`: until then all that it has deleted can be restored; None if there is nothing to restore.
+    """An order that servers execute, or have executed. Values that are not known are None.
 
-    `to_look_at`: about how many jobs its look at the queue compares. `expected`: about how many it changes in all. `percent`: how far it
-    is, at most 99 until it is done. `left_ms`: about how long it takes yet, from the answer on; None unless it goes on. What is not known
-    is None."""
+    `looked`: how many jobs were compared; one that was compared twice counts twice.
+    `changed`: how many jobs it has changed.
+    `news_ms`: when it last made progress.
+    `detail`: what it waits for, why it failed, what it could not do, or that changes may be missing in `changed`.
+    `undo_until_ms`: until when all that it has deleted can be restored; None if there is nothing to restore.
+    `to_look_at`: about how many jobs its look at the queue compares.
+    `expected`: about how many jobs it changes in all.
+    `percent`: how far it is, at most 99 until it is done.
+    `left_ms`: about how much longer it takes, from the answer on; None while it makes no progress.
+    """
 
     id: str
     order: BulkOrder

@@ -52,7 +52,7 @@ class Ack(NamedTuple):
 class AckBatch(NamedTuple):
     """Acks of one queue: those of a call (ackJobs, ackDequeuedJobs), or those that come with a dequeue.
 
-    Without `per_item_errors` one that can't be carried out refuses the whole dequeue; with it that is told by its own outcome.
+    `per_item_errors`: an ack that the server can't execute gets an outcome of its own; otherwise the server refuses the whole dequeue.
     """
 
     queue: str
@@ -80,10 +80,10 @@ class Claim(NamedTuple):
 
 
 class AckResult(NamedTuple):
-    """What became of an ack, checkpoint, heartbeat, release or cancel. With STALE_CLAIM: who holds the job now, and since when.
+    """The result of an ack, checkpoint, heartbeat, release or cancel. With STALE_CLAIM: who holds the job now, and since when.
 
-    `error` comes with the outcome ERROR, which only calls with `per_item_errors` get: why this item was not carried out, or may not
-    have been. If it is retryable the same item may be sent again.
+    `error` comes with the outcome ERROR, which only calls with `per_item_errors` get: why the server did not execute this item,
+    or may not have. If it is retryable, the same item may be sent again.
     """
 
     descriptor: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from zlib import crc32
 
 from pinlater.client import ClaimedJob, WorkerInfo
@@ -16,8 +17,8 @@ from pinlater.simulation.loop import ProcessLoop, new_process
 from pinlater.worker import Worker
 from pinlater.worker._consumer.consumer import Consumer
 from pinlater.worker._consumer.worker_run import WorkerRun
-from pinlater.worker._outbox.heartbeater import Heartbeater
-from pinlater.worker._outbox.loop_watchdog import LoopWatchdog
+from pinlater.worker._outbox.blocked_loop import LoopWatchdog
+from pinlater.worker._outbox.heartbeater import Heartbeater, Service
 from pinlater.worker.settings import WorkerSettings
 
 
@@ -28,9 +29,10 @@ class SimulatedHeartbeater(Heartbeater):
         super().__init__(client.unopened_copy, process.clock, client.unread)
         self._background = background
 
-    def start(self) -> None:
+    def start(self, *services: Service) -> None:
+        assert not services
         watchdog = LoopWatchdog(asyncio.get_running_loop(), self.leases.lock, self._background.time)
-        self._background.create_task(self.run(watchdog, lambda: None))
+        self._background.create_task(self.run(watchdog, Future(), {}))
 
 
 class WorkerInProcess:
@@ -66,11 +68,11 @@ class WorkerInProcess:
         run = self._run = worker._run_with(
             client, settings, heartbeater, chosen, number=1 + crc32(name.encode()) // 2, info=info
         )
-        run.consumers.extend(Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items())
+        consumers = [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
         heartbeater.start()
         if self._stops:
             run.stop.set()
         async with asyncio.TaskGroup() as group:
-            for consumer in run.consumers:
+            for consumer in consumers:
                 group.create_task(consumer.run())
         heartbeater.request_stop()

@@ -97,7 +97,7 @@ CARRIED = "write a type of JSON, a date, a UUID, an enum, a dataclass, a msgspec
 
 def cant_carry(codec: Codec, kind: Any) -> bool:
     """Whether a codec of this module can decode no value of a class, so that each job with one would fail. False if that is not certain:
-    for codecs of users, for types that are no class, and for `object`."""
+    for codecs of users, for types that are not classes, and for `object`."""
     if type(codec) not in (JsonCodec, MessagePackCodec) or not isinstance(kind, type) or kind is object:
         return False
     if hasattr(kind, "model_validate") or type(kind).__instancecheck__ is not type.__instancecheck__:

@@ -49,7 +49,7 @@ class JobContext:
         self.task = task
         self.deadline_ms = deadline_ms
         self.rescheduling: Rescheduling | None = None
-        self.is_over = False  # once its attempt has ended, or the worker has given it up while its thread goes on
+        self.is_over = False  # once its attempt has ended, or the worker has given it up while its thread continues
         self.why_lost = ""  # once one of its calls has found that the claim has ended
         self._server = server
         self._next_body = next_body
@@ -124,7 +124,7 @@ class JobContext:
         it keeps its attempts.
 
         Takes effect when the function returns; if it raises, the attempt fails as usual. Raises TypeError like `checkpoint`, and TypeError
-        or ValueError for what is no time. A time that is more than a year ahead makes the attempt fail.
+        or ValueError if `at` is not a time. A time that is more than a year ahead makes the attempt fail.
         """
         new_body = self._as_body(body, "reschedule")
         argument = f"task {self.task}: reschedule: at"

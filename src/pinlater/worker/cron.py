@@ -1,5 +1,5 @@
 """Tasks that a clock enqueues. Many workers may run the same entries: each firing has the unique key `cron:<name>:<time>`, so it becomes
-one job. An entry without overlap has one key for all its firings, `cron:<name>`; `_cron/firings.py` says how.
+one job. An entry without overlap has one key for all its firings, `cron:<name>`; `_cron/timetable.py` says how.
 
 Workers store nothing about firings. A worker that starts looks back up to `look_back` for firings that no worker made: it skips them
 (`Missed.SKIP`), makes the latest (`Missed.LATEST`), or all (`Missed.ALL`). The keys of earlier firings prevent doubles.
@@ -10,8 +10,8 @@ A new entry makes firings of the look-back, too, unless it skips missed ones.
 Expressions have five fields (minute, hour, day, month, weekday), or six with seconds first, as in Debian's cron, or are names such as
 `@daily`. `_cron/expression.py` has the rule for changes of a zone's clock. A header of the job has the planned time of its firing.
 
-An operator may correct the worker's clock. After a step forward, the skipped firings count as missed. After a step back, the entry goes on
-from the new time and logs that; firings that were made too early are not made again while their keys last.
+An operator may correct the worker's clock. After a step forward, the skipped firings count as missed. After a step back, the entry
+continues from the new time and logs that; firings that were made too early are not made again while their keys last.
 """
 
 from __future__ import annotations

@@ -19,16 +19,12 @@ _METHODS = {
     "enqueue_at": "write task.using(at=...).enqueue(...)",
 }
 # The options of `@worker.task(...)` and of `task.using(...)`.
-# fmt: off
-TASK_OPTIONS = frozenset((
-    "queue", "name", "default", "process", "concurrency", "retry", "attempts", "priority", "time_limit", "claim_timeout", "codec",
-    "ordering_key", "log_level",
-))
+_OF_BOTH = frozenset({"attempts", "priority", "claim_timeout", "ordering_key"})
+TASK_OPTIONS = _OF_BOTH | {
+    *("queue", "name", "default", "process", "concurrency", "retry", "time_limit", "codec", "log_level"),
+}
 CRON_OPTIONS = TASK_OPTIONS | {"tz", "missed", "overlap", "look_back"}
-USING_OPTIONS = frozenset((
-    "delay", "at", "priority", "unique", "headers", "attempts", "expires_in", "claim_timeout", "ordering_key",
-))
-# fmt: on
+USING_OPTIONS = _OF_BOTH | {"delay", "at", "unique", "headers", "expires_in"}
 # Options of other systems, and those that do the same here.
 _OPTIONS = {
     **dict.fromkeys(("max_retries", "retries", "max_attempts", "max_tries"), "attempts"),
@@ -49,7 +45,7 @@ _OPTIONS = {
 _VALUES = {"retry": "exponential() or by_error({...})"}
 _REMARKS = {"attempts": ", which counts the first attempt too"}
 _TIMES = frozenset(
-    (
+    [
         "every",
         "interval",
         "seconds",
@@ -62,7 +58,7 @@ _TIMES = frozenset(
         "day",
         "crontab",
         "schedule",
-    )
+    ]
 )
 _LEFT_OUT = {
     **dict.fromkeys(("bind", "pass_context", "context"), "leave it out; the task calls current_job()"),

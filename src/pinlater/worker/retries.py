@@ -112,7 +112,7 @@ def never() -> RetryPolicy:
 def by_error(
     policies: Mapping[type[BaseException], RetryPolicy], *, otherwise: RetryPolicy | None = None
 ) -> RetryPolicy:
-    """A policy for each type of exception; the most derived type counts. Raises TypeError for what is no type or no policy."""
+    """A policy for each type of exception; the most derived type counts. Raises TypeError for any other key or value."""
     for kind, policy in policies.items():
         if not isinstance(kind, type) or not issubclass(kind, BaseException):
             raise TypeError(f"by_error(): a key must be a type of exception such as ConnectionError, not {kind!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from pinlater.domain.durations import YEAR_MS
 from pinlater.domain.setting_types import check_integer, check_yes_or_no
@@ -72,6 +72,16 @@ class WorkerSettings:
             elif value is not None or field.default is not None:
                 least = 1 if field.name in _AT_LEAST_ONE else 0
                 check_integer(field.name, value, least, _AT_MOST.get(field.name))
+
+
+def with_lower_limits(settings: WorkerSettings, spread: float) -> WorkerSettings:
+    """The limits of the process lowered by up to a tenth, so that processes that started together don't end together. `spread`: a random
+    number from 0 to 1."""
+    limits = {
+        name: getattr(settings, name) for name in ("recycle_jobs_max", "recycle_age_ms", "recycle_memory_bytes_max")
+    }
+    lower = {name: limit - int(limit * 0.1 * spread) for name, limit in limits.items() if limit is not None}
+    return replace(settings, **lower)
 
 
 def backoff_ms(settings: WorkerSettings, failures: int, spread: float) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -31,7 +32,7 @@ from pinlater.client.sync_client import Client
 from pinlater.domain.clock import Clock, WallClock
 from pinlater.domain.setting_types import check_integer
 from pinlater.worker._enqueueing.enqueuer import Enqueuer
-from pinlater.worker._enqueueing.server_access import ServerAccess
+from pinlater.worker._enqueueing.servers import Addresses, WorkerServers
 from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.context import JobContext
 from pinlater.worker.counts import WorkerCounts
@@ -52,13 +53,13 @@ from pinlater.worker.option_checks import (
 from pinlater.worker.other_names import CRON_OPTIONS, cron_option_hint, task_option_hint, worker_option_hint
 from pinlater.worker.registry import QueueTasks, Registry
 from pinlater.worker.retries import RetryPolicy, check_retry, exponential
-from pinlater.worker.settings import WorkerSettings
+from pinlater.worker.settings import WorkerSettings, with_lower_limits
 from pinlater.worker.tasks import Register, Task, TaskOptions, runs_in
 
 # What runs jobs is loaded by the first run: a program that registers tasks and enqueues their jobs needs none of it.
 if TYPE_CHECKING:
     from pinlater.worker._children.child import ChildSetup
-    from pinlater.worker._consumer.run_client import NewClient, Servers
+    from pinlater.worker._consumer.consumer import Consumer
     from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
     from pinlater.worker._outbox.heartbeater import Heartbeater
     from pinlater.worker._process.control_channel import ControlChannel
@@ -105,15 +106,12 @@ class Worker:
                     raise TypeError(f"Worker(): {name} is for addresses; a client has its own")
         if enqueue_servers is not None:
             check_servers(enqueue_servers)
-        self._enqueue_servers = enqueue_servers
-        self._access = ServerAccess(tls, token)
-        self._client: Servers | NewClient = client
+        self._servers = WorkerServers(client, enqueue_servers, source, tls, token)
         if settings is not None and not isinstance(settings, WorkerSettings):
             raise TypeError(f"Worker(): settings must be WorkerSettings(...), not {type(settings).__name__}")
         self._settings = settings or WorkerSettings()
         if concurrency is not None:
             self._settings = replace(self._settings, concurrency=concurrency)
-        self._source = source
         check_codec("Worker(): codec", codec)
         self._codec = codec or JsonCodec()
         if retry is not None:
@@ -124,23 +122,15 @@ class Worker:
         self._child_setup = child_setup
         self._clock = clock or WallClock()
         self._registry = Registry()
-        self._enqueuer = Enqueuer(
-            client,
-            source,
-            self._clock,
-            self._access,
-            enqueue_servers=enqueue_servers,
-            auto_create=self._settings.auto_create,
-        )
+        self._enqueuer = Enqueuer(self._servers, self._clock, auto_create=self._settings.auto_create)
         self._run: WorkerRun | None = None
+        self._consumers: Sequence[Consumer] = ()  # of the latest run
         self._stop_asked = False
         self.counts = WorkerCounts()
 
     def __repr__(self) -> str:
-        from pinlater.worker._consumer.run_client import servers_text
-
         queues = [f"{name} ({', '.join(queue.tasks)})" for name, queue in self._registry.queues_with_tasks.items()]
-        return f"<{type(self).__name__} of {servers_text(self._client)}: {', '.join(queues) or 'no task'}>"
+        return f"<{type(self).__name__} of {self._servers}: {', '.join(queues) or 'no task'}>"
 
     @property
     def recycled(self) -> str:
@@ -160,7 +150,7 @@ class Worker:
     @property
     def abandoned_functions(self) -> int:
         """Functions that still run although the worker gave up their jobs (time limit, lost claim, stop). They end with the process."""
-        return 0 if self._run is None else self._run.abandoned_functions
+        return sum(consumer.jobs.abandoned_functions for consumer in self._consumers)
 
     # --- registering ------------------------------------------------------------------------------------------------------
     def queue(self, name: str, *, concurrency: int | None = None, weight: int = 1) -> None:
@@ -296,14 +286,13 @@ class Worker:
         supervisor starts another.
         """
         from pinlater.supervision.start_signals import stopped_by
-        from pinlater.worker._consumer.recycling import EXIT_CODE
         from pinlater.worker._process import default_logs, event_loop
 
         self._run, self._stop_asked = None, False
         with stopped_by(self._signalled), default_logs.shown():
             event_loop.run(self.run_async(handle_signals=True))
         if self.recycled:
-            raise SystemExit(EXIT_CODE)
+            raise SystemExit(os.EX_TEMPFAIL)
 
     async def run_async(
         self,
@@ -326,28 +315,25 @@ class Worker:
         from pinlater.supervision.start_signals import STOP_SIGNALS
         from pinlater.worker._consumer import banner
         from pinlater.worker._consumer.consumer import Consumer
-        from pinlater.worker._consumer.recycling import recycling_of
-        from pinlater.worker._process.background_loop import BackgroundLoop, services_of
+        from pinlater.worker._process.endpoint import services_of
         from pinlater.worker._process.health import WorkerHealth
 
         chosen = self._registry.chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
-            run = await self._new_run(stack, client, settings or self._settings, chosen, child_setup)
+            limited = with_lower_limits(settings or self._settings, random.random())  # noqa: S311 - spreads processes, guards nothing
+            run = await self._new_run(stack, client, limited, chosen, child_setup)
             if client is None and (control is None or control.number == 0):
-                banner.log_unused_variable(self._client)
-            run.recycling = recycling_of(run.settings, random.random())  # noqa: S311 - spreads processes, guards nothing
+                banner.log_unused_variable(self._servers)
             self._stop_asked = run.stop.is_set()
-            run.consumers += [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
+            self._consumers = [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
             if handle_signals:
                 stack.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self._signalled)))
-            health = WorkerHealth(run, self._clock, None if control is None else {"process": str(control.number)})
-            background = BackgroundLoop(services_of(run, health, control))
-            background.start()
-            stack.callback(background.stop)
-            run.heartbeater.start()
+            labels = None if control is None else {"process": str(control.number)}
+            health = WorkerHealth(run, self._consumers, self._clock, labels)
+            run.heartbeater.start(*services_of(run, health, control))
             stack.callback(run.heartbeater.stop)
             await self._run_until_stopped(run, health.mark_until_cancelled(), chosen)
-            banner.log_stop(run)
+            banner.log_stop(run, self.abandoned_functions)
 
     async def _run_until_stopped(
         self, run: WorkerRun, marks: Coroutine[Any, Any, None], chosen: Mapping[str, QueueTasks]
@@ -362,7 +348,7 @@ class Worker:
             firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
             banner.log_start(run, chosen, len(timetables))
             banner.warn_of_queues_without_tasks(self._registry.queues_without_tasks, self.queues)
-            consuming = [group.create_task(consumer.run()) for consumer in run.consumers]
+            consuming = [group.create_task(consumer.run()) for consumer in self._consumers]
             await run.stop.wait()
             for task in firing:
                 task.cancel()
@@ -395,8 +381,9 @@ class Worker:
                 idleness.add_consumer(name, tasks, default and tasks[default.name])
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
+            self._consumers = idleness.consumers
             async with asyncio.TaskGroup() as group:
-                for consumer in run.consumers:
+                for consumer in self._consumers:
                     group.create_task(consumer.run())
         if idleness.failure is not None:
             raise idleness.failure
@@ -414,7 +401,7 @@ class Worker:
         Up to `away_until`, if given, no worker ran: of those firings it makes what each entry's `missed` says. It makes none if an earlier
         firing waits, unless `missed` is "all". Raises ValueError if an entry has more than ten thousand others.
         """
-        from pinlater.worker._cron.firings import Firings
+        from pinlater.worker._cron.timetable import Firings
 
         made = 0
         for entry in self._registry.crons_of(queues):
@@ -440,34 +427,32 @@ class Worker:
     @contextlib.contextmanager
     def redirected(self, client: Client, new_client: Callable[[], AsyncClient], clock: Clock) -> Iterator[None]:
         """Meanwhile its tasks enqueue through `client`, and it runs with `clock` and the client of `new_client`. For `pinlater.testing`."""
-        before = self._client, self._clock
-        self._client, self._clock = new_client, clock
+        before = self._servers, self._clock
+        self._servers, self._clock = self._servers._replace(given=new_client), clock
         try:
             with self._enqueuer.redirected(client, clock):
                 yield
         finally:
-            self._client, self._clock = before
+            self._servers, self._clock = before
 
     async def _new_run(
         self,
         stack: contextlib.AsyncExitStack,
-        given: Servers,
+        given: AsyncClient | Addresses,
         settings: WorkerSettings,
         chosen: Mapping[str, QueueTasks],
         child_setup: ChildSetup | None = None,
     ) -> WorkerRun:
-        from pinlater.worker._consumer.run_client import opened, servers_of
         from pinlater.worker._outbox.heartbeater import Heartbeater
 
         check_client(given)
-        if given is None:
-            client = await opened(stack, self._client, self._source, self._access, self._enqueue_servers)
-        else:
-            client = await opened(stack, given, self._source, self._access)
+        servers = self._servers if given is None else self._servers.instead(given)
+        client = await servers.open(stack)
+        if given is not None:
             stack.enter_context(self._enqueuer.redirected(given))
         heartbeater = Heartbeater(client.unopened_copy, self._clock, client.unread)
         setups = [setup for setup in (child_setup, self._child_setup) if setup is not None]
-        of_children = {"child_setups": setups, "servers_of_children": servers_of(given)}
+        of_children = {"child_setups": setups, "servers_of_children": None if given is None else servers.for_children}
         return self._run_with(client, settings, heartbeater, chosen, **of_children)
 
     def _run_with(

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import threading
-import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,7 +18,6 @@ import pytest
 from pinlater.client import AsyncClient, Job, JobInfo, JobState
 from pinlater.client.batching import Placed
 from pinlater.client.errors import QueueNotFound
-from pinlater.testing import RealServer
 from pinlater.worker import (
     Ending,
     JobContext,
@@ -32,10 +29,9 @@ from pinlater.worker import (
     WorkerSettings,
     constant,
     current_job,
-    never,
 )
 from tests.worker import process_tasks
-from tests.worker.conftest import child_processes, eventually
+from tests.worker.conftest import child_processes, eventually, idle_worker
 from tests.worker.test_worker import running, state_of
 
 FAST = WorkerSettings(
@@ -55,34 +51,6 @@ async def ended(client: AsyncClient, descriptor: str, state: JobState) -> JobInf
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------------------
-async def test_a_task_gets_the_arguments_that_it_was_enqueued_with(client: AsyncClient) -> None:
-    seen: list[Any] = []
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q")
-    async def send(to: str, copies: int = 1) -> None:
-        seen.append((to, copies))
-
-    @worker.task("q")
-    def post(mail: MailStruct) -> None:
-        seen.append(mail)
-
-    @worker.task("q")
-    async def store(body: bytes) -> None:
-        seen.append(body)
-
-    await send.enqueue_async("a", copies=2)
-    await post.enqueue_async(MailStruct("b"))
-    await store.enqueue_async(b"\xff")
-    placed = await send.enqueue_many_async([send.job("c"), send.using(priority=3).job("d")])
-    assert [one.descriptor.split(":")[2] for one in placed] == ["p1", "p3"]
-    await send("direct", 9)
-    async with running(worker):
-        await eventually(lambda: worker.counts.succeeded == 5)
-    assert seen[0] == ("direct", 9)
-    assert {repr(one) for one in seen[1:]} == {
-        repr(one) for one in [("a", 2), MailStruct("b"), b"\xff", ("c", 1), ("d", 1)]
-    }
 
 
 async def test_plain_code_enqueues_and_blocking_an_event_loop_is_an_error(client: AsyncClient) -> None:
@@ -129,10 +97,7 @@ async def test_many_jobs_are_enqueued_in_order_while_they_are_made(
 
 
 async def test_a_worker_creates_the_queues_of_its_tasks_when_asked(client: AsyncClient) -> None:
-    worker = Worker(client, settings=WorkerSettings(auto_create=False))
-
-    @worker.task("q")
-    async def old() -> None: ...
+    worker = idle_worker(client, settings=WorkerSettings(auto_create=False))
 
     @worker.task("new")
     async def new() -> None: ...
@@ -145,22 +110,6 @@ async def test_a_worker_creates_the_queues_of_its_tasks_when_asked(client: Async
     assert await client.queue_names() == ["new", "q"]
     with pytest.raises(RuntimeError, match="ends in _async"):
         worker.create_queues()
-
-
-async def test_a_failure_is_logged_without_any_logging_set_up(
-    client: AsyncClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Python shows warnings without set-up of logging; a task that fails must not look like one that does nothing."""
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q", attempts=1)
-    async def fail() -> None:
-        raise ValueError("the reason")
-
-    await fail.enqueue_async()
-    async with running(worker):
-        await eventually(lambda: worker.counts.failed == 1)
-    assert [record.levelname for record in caplog.records if "the reason" in record.message] == ["ERROR"]
 
 
 async def test_options_of_a_job(client: AsyncClient) -> None:
@@ -258,33 +207,11 @@ async def _claimed_nothing(client: AsyncClient) -> bool:
     return bool(await client.count("q", JobState.FAILED))
 
 
-async def test_jobs_without_a_task_name_go_to_the_default_task(client: AsyncClient) -> None:
-    worker = Worker(client, settings=FAST)
-    seen: list[str] = []
-
-    @worker.task("q")
-    async def named() -> None:
-        seen.append("named")
-
-    @worker.task("q", default=True)
-    async def others(body: bytes) -> None:
-        seen.append(body.decode())
-
-    await client.enqueue("q", [b"plain"])
-    await named.enqueue_async()
-    async with running(worker):
-        await eventually(lambda: sorted(seen) == ["named", "plain"])
-
-
 async def test_a_job_of_an_unknown_task_is_given_back_with_a_delay(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """During a rolling deployment another worker knows the task."""
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q")
-    async def known() -> None: ...
-
+    worker = idle_worker(client, settings=FAST)
     jobs = [Job(b"", headers={"pinlater-task": "newer"}, attempts_allowed=1)] * 3
     descriptors = (await client.enqueue("q", jobs)).descriptors
     async with running(worker):
@@ -319,27 +246,6 @@ async def test_a_body_that_cant_be_decoded_fails_at_once_with_the_reason(
     assert len(info.attempts) == 1
 
 
-async def test_retry_policies_decide(client: AsyncClient) -> None:
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q", retry=never(), attempts=9)
-    async def once() -> None:
-        raise ValueError("no")
-
-    @worker.task("q", retry=constant(3600), attempts=9)
-    async def later() -> None:
-        raise ValueError("no")
-
-    gone, waits = await once.enqueue_async(), await later.enqueue_async()
-    async with running(worker):
-        await ended(client, gone.descriptor, JobState.FAILED)
-        await eventually(lambda: worker.counts.failed == 2)
-    info = (await client.lookup([waits.descriptor]))[waits.descriptor]
-    assert info.state is JobState.PENDING
-    assert info.error_text.startswith("no\n")
-    assert "in later" in info.error_text
-
-
 # --- the job in hand --------------------------------------------------------------------------------------------------------
 async def test_the_next_attempt_starts_from_the_checkpoint(client: AsyncClient) -> None:
     worker = Worker(client, settings=FAST)
@@ -368,22 +274,6 @@ async def test_the_next_attempt_starts_from_the_checkpoint(client: AsyncClient) 
         await ended(client, second.descriptor, JobState.SUCCEEDED)
     assert sorted(seen) == [(0, 1, 3), (0, 1, 3), (1, 2, 2), (1, 2, 2), (2, 3, 1), (2, 3, 1)]
     assert (info.custom_status, info.progress) == ("[progress] 100 % so far\n", "100 % so far")
-
-
-async def test_a_rescheduled_job_keeps_its_attempts(client: AsyncClient) -> None:
-    worker = Worker(client, settings=FAST)
-    seen: list[int] = []
-
-    @worker.task("q", attempts=1)
-    async def again(number: int) -> None:
-        seen.append(number)
-        if number < 3:
-            current_job().reschedule(timedelta(milliseconds=1), {"number": number + 1})
-
-    placed = await again.enqueue_async(1)
-    async with running(worker):
-        await ended(client, placed.descriptor, JobState.SUCCEEDED)
-    assert seen == [1, 2, 3]
 
 
 async def test_middleware_sees_every_job_in_order(client: AsyncClient) -> None:
@@ -486,44 +376,6 @@ async def test_the_slot_of_a_task_that_does_not_end_goes_to_the_next_job(client:
         may_end.set()
 
 
-async def test_a_thread_over_its_time_limit_fails_its_job_and_runs_on(client: AsyncClient) -> None:
-    worker = Worker(client, settings=FAST)
-    may_end = threading.Event()
-
-    @worker.task("q", time_limit=0.05, attempts=1)
-    def hang() -> None:
-        may_end.wait(30)
-
-    placed = await hang.enqueue_async()
-    async with running(worker):
-        info = await ended(client, placed.descriptor, JobState.FAILED)
-        assert worker.abandoned_functions == 1
-        may_end.set()
-        await eventually(lambda: worker.abandoned_functions == 0)
-    assert "time limit" in info.error_text
-
-
-async def test_a_task_that_blocks_the_loop_keeps_its_claim(tmp_path: Path) -> None:
-    with RealServer(tmp_path) as server:
-        async with AsyncClient(server.address) as client:
-            await client.create_queue("q")
-            worker = Worker(client, settings=FAST)
-            calls: list[int] = []
-
-            @worker.task("q")
-            async def block() -> None:
-                calls.append(1)
-                time.sleep(2)  # noqa: ASYNC251 - that is the point
-
-            placed = await block.using(claim_timeout=0.5).enqueue_async()
-            async with running(worker):
-                info = await ended(client, placed.descriptor, JobState.SUCCEEDED)
-            assert (calls, info.attempts, worker.counts.lost) == ([1], [], 0) or (len(calls), worker.counts.lost) == (
-                1,
-                0,
-            )
-
-
 # --- processes --------------------------------------------------------------------------------------------------------------
 @contextlib.asynccontextmanager
 async def running_processes(
@@ -561,42 +413,20 @@ async def test_a_child_process_is_replaced_after_its_number_of_jobs(client: Asyn
 async def test_a_job_is_given_up_after_it_killed_three_processes(
     client: AsyncClient, how: str, said: str, tmp_path: Path
 ) -> None:
+    """The last crash counts as given up and not also as failed; the queue has one failed job."""
     async with running_processes(client) as worker:
         placed = await process_tasks.die.enqueue_async(how)
         info = await ended(client, placed.descriptor, JobState.FAILED)
+        [counts] = worker.counts.by_task.values()
+        assert counts.ended == {Kind.FAILED: 2, Kind.GIVEN_UP: 1}
+        assert sum(counts.durations) == worker.counts.failed == worker.counts.claimed == 3
+        [stats] = await client.queue_stats("p")
+        assert [stats.total(name) for name in ("failed", "failed_total", "retried_total", "pending")] == [1, 1, 2, 0]
         await process_tasks.note.enqueue_async(str(tmp_path))
         await eventually(lambda: worker.counts.succeeded == 1, timeout_s=40)
     assert [attempt.error_type for attempt in info.attempts] == ["pinlater.worker.ProcessDied"] * 3
     assert said in info.error_text
     assert "given up" in info.error_text
-
-
-async def test_a_job_given_up_after_crashes_counts_once(client: AsyncClient) -> None:
-    """The last crash counts as given up and not also as failed; the queue has one failed job."""
-    async with running_processes(client) as worker:
-        placed = await process_tasks.die.enqueue_async("exit")
-        await ended(client, placed.descriptor, JobState.FAILED)
-    [(_, task_counts)] = worker.counts.by_task.items()
-    assert task_counts.ended == {Kind.FAILED: 2, Kind.GIVEN_UP: 1}
-    assert sum(task_counts.durations) == worker.counts.failed == worker.counts.claimed == 3
-    [stats] = await client.queue_stats("p")
-    counted = (
-        "failed",
-        "failed_total",
-        "retried_total",
-        "claimed_total",
-        "enqueued_total",
-        "succeeded_total",
-        "pending",
-    )
-    assert [stats.total(name) for name in counted] == [1, 1, 2, 3, 1, 0, 0]
-
-
-async def test_a_process_over_its_time_limit_is_killed(client: AsyncClient) -> None:
-    async with running_processes(client):
-        placed = await process_tasks.spin.enqueue_async()
-        info = await ended(client, placed.descriptor, JobState.FAILED)
-    assert "time limit of 0.3 s" in info.error_text
 
 
 async def test_a_child_process_saves_progress_and_reports_its_ending(client: AsyncClient) -> None:
@@ -626,30 +456,3 @@ async def test_a_stop_gives_back_jobs_in_processes_and_ends_the_processes(client
 
 
 # --- several queues -----------------------------------------------------------------------------------------------------------
-async def test_queues_share_a_workers_slots_by_weight(client: AsyncClient) -> None:
-    await client.create_queue("heavy")
-    worker = Worker(client, settings=WorkerSettings(concurrency=8, prefetch_max=0))
-    worker.queue("heavy", weight=3)
-    now: dict[str, int] = {"q": 0, "heavy": 0}
-    go_on = asyncio.Event()
-
-    async def hold(queue: str) -> None:
-        now[queue] += 1
-        await go_on.wait()
-
-    @worker.task("q")
-    async def light() -> None:
-        await hold("q")
-
-    @worker.task("heavy")
-    async def heavy() -> None:
-        await hold("heavy")
-
-    await light.enqueue_many_async([light.job() for _ in range(40)])
-    await heavy.enqueue_many_async([heavy.job() for _ in range(40)])
-    async with running(worker):
-        await eventually(lambda: sum(now.values()) == 8)
-        shares = dict(now)
-        go_on.set()
-        await eventually(lambda: worker.counts.succeeded == 80)
-    assert shares == {"q": 2, "heavy": 6}

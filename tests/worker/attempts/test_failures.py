@@ -103,8 +103,8 @@ async def test_an_abandoned_thread_that_ends_frees_its_slot(client: AsyncClient)
 
     slow = await hang.enqueue_async()
     async with running(worker):
-        await eventually(lambda: state_of(client, slow.descriptor, JobState.FAILED))
-        assert worker.abandoned_functions == 1
+        info = await eventually(lambda: state_of(client, slow.descriptor, JobState.FAILED))
+        assert (worker.abandoned_functions, "time limit" in info.error_text) == (1, True)
         later = await other.enqueue_async()
         may_end.set()
         await eventually(lambda: state_of(client, later.descriptor, JobState.SUCCEEDED))

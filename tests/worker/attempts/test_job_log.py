@@ -125,45 +125,36 @@ async def test_a_failure_is_one_line_with_one_traceback_that_begins_with_the_tas
         assert functions in (["on_loop", "helper"], ["in_thread", "helper"])
 
 
-async def test_a_failure_whose_first_line_says_little_is_logged_with_the_lines_below(
-    client: AsyncClient, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("raised", "level", "told"),
+    [
+        (
+            ValueError("1 error in Signup\nmail\n  required"),
+            "ERROR",
+            "gave up: ValueError: 1 error in Signup; mail; required",
+        ),
+        (Reject("not mine"), "ERROR", "gave up: Reject: not mine"),
+        (Snooze("1h"), "INFO", "again in 1h"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_an_error_has_its_traceback_in_the_log_and_an_ending_that_the_task_chose_has_none(
+    caplog: pytest.LogCaptureFixture, raised: Exception, level: str, told: str
 ) -> None:
-    worker = Worker(client, settings=FAST)
+    """An error whose first line says little is shown with the lines below."""
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    worker = Worker()
 
     @worker.task("q", attempts=1)
-    async def check() -> None:
-        raise ValueError("1 validation error for Signup\nmail\n  Field required")
+    async def act() -> None:
+        raise raised
 
-    await check.enqueue_async()
-    async with running(worker):
-        await eventually(lambda: lines(caplog, "check "))
-    [(_, text)] = lines(caplog, "check ")
-    assert text.endswith(", gave up: ValueError: 1 validation error for Signup; mail; Field required")
-
-
-async def test_reject_and_snooze_are_logged_without_a_traceback(
-    client: AsyncClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "pinlater.worker")
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q")
-    async def reject() -> None:
-        raise Reject("not mine")
-
-    @worker.task("q")
-    async def snooze() -> None:
-        raise Snooze("1h")
-
-    await reject.enqueue_async()
-    await snooze.enqueue_async()
-    async with running(worker):
-        await eventually(lambda: len(lines(caplog, "reject ") + lines(caplog, "snooze ")) == 2)
-    [(level, text)] = lines(caplog, "reject ")
-    assert (level, text.endswith("gave up: Reject: not mine")) == ("ERROR", True)
-    [(level, text)] = lines(caplog, "snooze ")
-    assert (level, text.endswith(", again in 1h")) == ("INFO", True)
-    assert [record for record in caplog.records if record.exc_info] == []
+    with InProcessService() as service, service.serving(worker):
+        await act.enqueue_async()
+        await service.run_until_idle(raise_errors=False)
+    [line] = lines(caplog, "act ")
+    assert (line[0], line[1].partition("s, ")[2]) == (level, told)
+    assert any(record.exc_info for record in caplog.records) == isinstance(raised, ValueError)
 
 
 async def test_a_retry_shows_its_delay_once_and_its_reason(
@@ -203,17 +194,16 @@ async def test_the_start_names_servers_queues_and_tasks_and_a_clean_stop_warns_o
     @worker.task("q", name="other")
     async def bill() -> None: ...
 
-    working = asyncio.create_task(worker.run_async())
-    await send.enqueue_async()
-    await eventually(lambda: worker.counts.succeeded == 1)
-    worker.request_stop()
-    await asyncio.wait_for(working, 20)
+    async with running(worker):
+        await send.enqueue_async()
+        await eventually(lambda: worker.counts.succeeded == 1)
     found = {record.getMessage(): vars(record) for record in caplog.records if record.name == "pinlater.worker"}
     start = found["worker started"]
     assert (start["servers"], start["concurrency"], start["grace"]) == (list(map(str, client.servers)), 7, "30s")
     assert (found["queue q"]["tasks"], found["queue q"]["concurrency"]) == (["send", "other"], 3)
     assert (found["worker stopped"]["succeeded"], found["worker stopped"]["failed"]) == (1, 0)
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+    assert worker.counts.claim_errors == 0
 
 
 async def test_the_start_warns_of_settings_for_a_queue_without_tasks(
@@ -227,10 +217,8 @@ async def test_the_start_warns_of_settings_for_a_queue_without_tasks(
     async def send() -> None: ...
 
     await worker.create_queues_async()
-    working = asyncio.create_task(worker.run_async())
-    await eventually(lambda: len(caplog.records) >= 2)
-    worker.request_stop()
-    await asyncio.wait_for(working, 20)
+    async with running(worker):
+        await eventually(lambda: len(caplog.records) >= 2)
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
         "queue mials: worker.queue() has no effect, since no task of this worker is on it; did you mean mails?",
         "queue other: worker.queue() has no effect, since no task of this worker is on it",

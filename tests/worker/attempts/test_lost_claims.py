@@ -246,16 +246,3 @@ async def test_a_lost_claim_of_another_job_is_a_failure() -> None:
         (Kind.SUCCEEDED, ""),
         (Kind.FAILED, "pinlater.worker.ClaimLost"),
     ]
-
-
-async def test_a_task_that_raises_claim_lost_by_itself_fails(client: AsyncClient) -> None:
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q", attempts=1)
-    async def pretend() -> None:
-        raise ClaimLost("of something else")
-
-    await pretend.enqueue_async()
-    async with running(worker):
-        await asyncio.wait_for(eventually(lambda: worker.counts.failed == 1), 20)
-    assert worker.counts.lost == 0

@@ -124,9 +124,14 @@ async def test_it_ends_at_the_users_frames_for_an_error_of_the_sdk_in_a_thread(
     def fail(how: str) -> None:
         WAYS[how][0](worker)
 
-    await fail.using(headers={"server": str(client.servers[0])}).enqueue_async(how)
+    placed = await fail.using(headers={"server": str(client.servers[0])}).enqueue_async(how)
     text = traceback_in((await failures(client, worker, caplog))[0])
     assert functions_in(text) == ["fail", how]
+    info = (await client.lookup([placed.descriptor]))[placed.descriptor]
+    assert functions_in(info.error_text) == [
+        "fail",
+        how,
+    ]  # so the console's link to the source leads to the user's line
     assert text.startswith(HEAD)
     assert text.count(HEAD) == 1
     assert WAYS[how][1] in text
@@ -276,21 +281,6 @@ async def test_a_long_text_is_cut_and_leaves_the_frames(client: AsyncClient, cap
     assert len(record.getMessage()) + len(trace) < 13_000
     info = (await client.lookup([placed.descriptor]))[placed.descriptor]
     assert info.error_text.partition("\n")[0] == "é" * 3_950 + mark
-
-
-async def test_the_server_keeps_the_users_frames(client: AsyncClient) -> None:
-    """So the console's link to the source leads to the user's line."""
-    worker = Worker(client, settings=FAST)
-
-    @worker.task("q", attempts=1)
-    def fail(how: str) -> None:
-        show_progress(worker)
-
-    placed = await fail.enqueue_async("")
-    async with running(worker):
-        await eventually(lambda: worker.counts.failed == 1)
-    text = (await client.lookup([placed.descriptor]))[placed.descriptor].error_text
-    assert functions_in(text) == ["fail", "show_progress"]
 
 
 async def test_a_frame_of_the_user_below_ours_stays(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:

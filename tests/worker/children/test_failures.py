@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient, JobState
-from pinlater.worker import Worker, WorkerSettings
+from pinlater.worker import Task, Worker, WorkerSettings
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import ended, running_processes
 from tests.worker.conftest import child_processes, eventually, has_ended
@@ -73,24 +73,16 @@ async def test_a_forked_child_that_returns_reports_nothing(client: AsyncClient, 
         assert [pid for pid in pids if not _gone(pid)] == [living]
 
 
-async def test_a_process_that_dies_is_noticed_while_its_fork_holds_its_pipes_and_the_fork_ends_too(
-    client: AsyncClient, tmp_path: Path
-) -> None:
-    async with running_processes(client):
-        placed = await process_tasks.leave_a_daemon_and_die.enqueue_async(str(tmp_path))
-        info = await ended(client, placed.descriptor, JobState.FAILED)
-        await eventually(lambda: not child_processes())
-        await eventually(lambda: has_ended(int((tmp_path / "daemon").read_text())))
-    assert "SIGKILL" in info.error_text
-
-
 @pytest.mark.timeout(60)
-async def test_a_process_that_dies_in_the_middle_of_a_message_does_not_freeze_the_worker(
-    client: AsyncClient, tmp_path: Path
+@pytest.mark.parametrize(
+    "task", [process_tasks.leave_a_daemon_and_die, process_tasks.die_in_the_middle_of_a_message], ids=repr
+)
+async def test_a_process_that_dies_is_noticed_while_its_fork_holds_its_pipes_and_the_fork_ends_too(
+    client: AsyncClient, tmp_path: Path, task: Task[[str], None]
 ) -> None:
-    """Its fork holds the pipe open, with half a message in it."""
+    """Also with half a message in the pipe, which must not freeze the worker."""
     async with running_processes(client):
-        placed = await process_tasks.die_in_the_middle_of_a_message.enqueue_async(str(tmp_path))
+        placed = await task.enqueue_async(str(tmp_path))
         info = await ended(client, placed.descriptor, JobState.FAILED)
         await eventually(lambda: not child_processes())
         await eventually(lambda: has_ended(int((tmp_path / "daemon").read_text())))

@@ -21,8 +21,9 @@ from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import ended, running_processes
-from tests.worker.conftest import eventually
-from tests.worker.consumer.test_server_trouble import OneJob, Waits, acked, info, outcomes, worker_on
+from tests.worker.conftest import claimed, eventually
+from tests.worker.consumer.test_server_trouble import OneJob, Waits, acked, outcomes, worker_on
+from tests.worker.report_shards import info
 from tests.worker.test_worker import FAST, running, state_of
 
 SHORT_POLLS = WorkerSettings(backoff_first_ms=10, backoff_max_ms=100, wait_ms=200, retry_delay_ms=10)
@@ -203,17 +204,12 @@ async def test_a_job_that_blocks_its_loop_beyond_its_time_limit_goes_to_another_
     thread.start()
     try:
         await eventually(lambda: worker.counts.running == 1)
-        again = await eventually(lambda: _claimed(client), timeout_s=60)
+        again = await eventually(lambda: claimed(client, 500), timeout_s=60)
     finally:
         worker.request_stop()
         stuck.set()
         await asyncio.to_thread(thread.join, 20)
     assert again.attempt >= 2  # its long poll may have caught the second one
-
-
-async def _claimed(client: AsyncClient) -> Any:
-    jobs = (await client.dequeue("q", wait_ms=500)).jobs
-    return jobs[0] if jobs else None
 
 
 class Stepping(WallClock):

@@ -14,18 +14,15 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob
-from pinlater.domain.clock import SystemClock, WallClock
+from pinlater.domain.clock import WallClock
 from pinlater.worker import Worker, WorkerSettings
 from tests import structs as t
 from tests.client.fake_server import FakeServer
-from tests.worker.conftest import eventually
+from tests.worker.conftest import eventually, idle_worker
+from tests.worker.report_shards import info
+from tests.worker.test_worker import running
 
 FAST = WorkerSettings(backoff_first_ms=5, backoff_max_ms=20, wait_ms=50)
-
-
-def info(_: Any) -> t.ServerInfo:
-    """The answer that an original server doesn't give."""
-    return t.ServerInfo("9", [], "memory", SystemClock().now_ms(), 1, 3, 1, 1, 1, 1, 1)
 
 
 class OneJob:
@@ -82,25 +79,6 @@ def worker_on(server: FakeServer, until: asyncio.Event | None = None) -> tuple[W
     return worker, seen
 
 
-async def test_a_server_that_comes_back_is_used_again() -> None:
-    async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes) as server:
-        await server.stop()
-        worker, seen = worker_on(server)
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: worker.counts.claim_errors >= 3)
-        await server.start()
-        await eventually(lambda: acked(server))
-        await server.stop()
-        before = worker.counts.claim_errors
-        await eventually(lambda: worker.counts.claim_errors > before)
-        await server.start()
-        calls = len(server.called("dequeueJobs"))
-        await eventually(lambda: len(server.called("dequeueJobs")) > calls)
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
-    assert [job.body for job in seen] == [b"x"]
-
-
 async def test_the_log_says_that_a_server_answers_again_although_it_has_no_job(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -116,16 +94,10 @@ async def test_the_log_says_that_a_server_answers_again_although_it_has_no_job(
         return FakeServer.HANG_UP if asked == 1 else t.DequeueResponse()
 
     async with FakeServer(getServerInfo=info, dequeueJobs=dequeue) as server:
-        worker = Worker(server.address, settings=WorkerSettings(backoff_first_ms=5, backoff_max_ms=20))
-
-        @worker.task("q")
-        async def never() -> None: ...
-
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: "queue q: the server answers again" in caplog.messages)
-        await eventually(lambda: server.called("dequeueJobs")[-1].request.wait_ms == 20_000)
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        worker = idle_worker(server.address, settings=WorkerSettings(backoff_first_ms=5, backoff_max_ms=20))
+        async with running(worker):
+            await eventually(lambda: "queue q: the server answers again" in caplog.messages)
+            await eventually(lambda: server.called("dequeueJobs")[-1].request.wait_ms == 20_000)
 
 
 async def test_a_job_that_ends_at_once_is_acked_by_the_next_claim() -> None:
@@ -133,11 +105,9 @@ async def test_a_job_that_ends_at_once_is_acked_by_the_next_claim() -> None:
     waits = Waits()
     async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=outcomes) as server:
         worker, seen = worker_on(server)
-        task = asyncio.create_task(worker.run_async())
-        await asyncio.wait_for(waits.asked_again.wait(), 10)
-        assert (len(seen), acked(server)) == (1, [("q:s1:p1:1", "tok")])
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        async with running(worker):
+            await asyncio.wait_for(waits.asked_again.wait(), 10)
+            assert (len(seen), acked(server)) == (1, [("q:s1:p1:1", "tok")])
 
 
 async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
@@ -151,10 +121,8 @@ async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
     waits = Waits()
     async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=ack) as server:
         worker, _ = worker_on(server, waits.asked_again)
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: len(server.called("ackJobs")) == 3)
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        async with running(worker):
+            await eventually(lambda: len(server.called("ackJobs")) == 3)
     assert worker.counts.acks_refused == 0  # one of those before may have arrived
     assert set(acked(server)) == {("q:s1:p1:1", "tok")}
 
@@ -166,10 +134,8 @@ async def test_a_refused_ack_is_not_sent_again() -> None:
     async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=refuse) as server:
         server.methods["dequeueJobs"] = _refusing_acks(OneJob())
         worker, _ = worker_on(server)
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: worker.counts.acks_refused == 1)
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        async with running(worker):
+            await eventually(lambda: worker.counts.acks_refused == 1)
     assert len(acked(server)) == 1
 
 
@@ -204,13 +170,11 @@ async def test_a_job_claimed_again_while_its_lost_claim_runs_has_its_own_outcome
             if job.token == "tok":
                 first_may_end.wait(30)
 
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: ("q:s1:p1:1", "second") in acked(server))
-        assert worker.counts.running == 1
-        first_may_end.set()
-        await eventually(lambda: ("q:s1:p1:1", "tok") in acked(server))
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        async with running(worker):
+            await eventually(lambda: ("q:s1:p1:1", "second") in acked(server))
+            assert worker.counts.running == 1
+            first_may_end.set()
+            await eventually(lambda: ("q:s1:p1:1", "tok") in acked(server))
     assert worker.counts.running == 0
 
 
@@ -260,41 +224,11 @@ async def test_an_original_server_gets_plain_acks_and_claims_with_pauses() -> No
         async def run(job: ClaimedJob) -> None:
             await may_end.wait()
 
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: len(server.called("dequeueJobs")) == 2)
-        may_end.set()
-        await asyncio.wait_for(plain.wait(), 10)
-        assert len(server.called("dequeueJobs")) == 2
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
-
-
-async def test_acks_ride_on_the_next_claim() -> None:
-    """One request for both while there are jobs."""
-    left = list(range(200))
-
-    async def dequeue(arguments: Any) -> Any:
-        taken = [left.pop() for _ in range(min(arguments.request.limit, len(left)))]
-        if not taken:
-            await asyncio.sleep(0.05)
-        return t.DequeueResponse(
-            jobs={f"q:s1:p1:{n}": b"" for n in taken},
-            metadata={f"q:s1:p1:{n}": t.DequeueMetadata(token="tok") for n in taken},
-        )
-
-    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue, ackJobs=outcomes) as server:
-        worker = Worker(server.address, settings=WorkerSettings(concurrency=4, prefetch_max=0, wait_ms=50))
-
-        @worker.task("q")
-        async def run(job: ClaimedJob) -> None:
-            await asyncio.sleep(0)
-
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: len(acked(server)) == 200)
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
-        riding = [call for call in server.called("dequeueJobs") if call.request.acks]
-    assert sum(len(call.request.acks.succeeded) for call in riding) > 100
+        async with running(worker):
+            await eventually(lambda: len(server.called("dequeueJobs")) == 2)
+            may_end.set()
+            await asyncio.wait_for(plain.wait(), 10)
+            assert len(server.called("dequeueJobs")) == 2
 
 
 async def test_a_claim_answered_during_a_stop_is_given_back_unspent() -> None:
@@ -343,10 +277,8 @@ async def test_a_stop_ends_only_the_workers_own_long_polls() -> None:
 
         polling = asyncio.create_task(client.dequeue("others", wait_ms=30_000))
         await eventually(lambda: server.called("dequeueJobs"))
-        running = asyncio.create_task(worker.run_async())
-        await eventually(lambda: [call for call in server.called("dequeueJobs") if call.request.queue == "q"])
-        worker.request_stop()
-        await asyncio.wait_for(running, 20)
+        async with running(worker):
+            await eventually(lambda: [call for call in server.called("dequeueJobs") if call.request.queue == "q"])
         assert not polling.done()
         answer_now.set()
         assert [job.body for job in (await polling).jobs] == [b"x"]
@@ -360,20 +292,15 @@ async def test_a_worker_that_reaches_no_server_says_so_again_and_again_in_one_li
     quick_clock = WallClock(time.time, lambda: time.monotonic() * 300)  # its minutes last 0.2 seconds
     async with server:
         await server.stop()
-        worker = Worker([server.address, "127.0.0.1:1"], settings=FAST, clock=quick_clock)
-
-        @worker.task("q")
-        async def first() -> None: ...
+        worker = idle_worker([server.address, "127.0.0.1:1"], settings=FAST, clock=quick_clock)
 
         @worker.task("r")
         async def second() -> None: ...
 
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: len([line for line in caplog.messages if "no server reached for " in line]) > 1)
-        await server.start()
-        await eventually(lambda: any("a server answers again, after " in line for line in caplog.messages))
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        async with running(worker):
+            await eventually(lambda: len([line for line in caplog.messages if "no server reached for " in line]) > 1)
+            await server.start()
+            await eventually(lambda: any("a server answers again, after " in line for line in caplog.messages))
     lines = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     tried = f"No server could be reached; tried {server.address}, 127.0.0.1:1; last: Server "
     assert lines[0].startswith(f"can't claim, retrying: {tried}")
@@ -390,19 +317,13 @@ async def test_a_queue_that_is_missing_after_an_outage_is_named(caplog: pytest.L
     server = FakeServer(getServerInfo=info, dequeueJobs=missing)
     async with server:
         await server.stop()
-        worker = Worker(server.address, settings=FAST)
-
-        @worker.task("q")
-        async def never() -> None: ...
-
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: worker.counts.claim_errors)
-        await server.start()
-        await eventually(
-            lambda: any("queue q: can't claim, retrying: Queue not found: q" in line for line in caplog.messages)
-        )
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        worker = idle_worker(server.address, settings=FAST)
+        async with running(worker):
+            await eventually(lambda: worker.counts.claim_errors)
+            await server.start()
+            await eventually(
+                lambda: any("queue q: can't claim, retrying: Queue not found: q" in line for line in caplog.messages)
+            )
 
 
 async def test_a_job_of_an_unknown_task_that_goes_back_while_the_worker_stops_keeps_its_delay() -> None:
@@ -423,9 +344,7 @@ async def test_a_job_of_an_unknown_task_that_goes_back_while_the_worker_stops_ke
     ) as server:
         worker = Worker(server.address, settings=replace(FAST, unknown_task_delay_ms=60_000, grace_ms=50))
         worker.task("q", name="older")(lambda: None)
-        run = asyncio.create_task(worker.run_async())
-        await eventually(lambda: released)
-        worker.request_stop()
-        await asyncio.wait_for(run, 30)
+        async with running(worker):
+            await eventually(lambda: released)
     assert released == [(1, 60_000)]
     assert worker.counts.released == 1

@@ -92,27 +92,6 @@ async def test_all_queues_with_short_jobs_are_served_if_they_outnumber_the_slots
     assert all(25 < shares[name] < 100 for name in names[6:])
 
 
-async def test_a_queue_with_few_jobs_is_served_while_another_fills_all_slots(client: AsyncClient, server: str) -> None:
-    for name in ("busy", "rare"):
-        await client.create_queue(name)
-    order: list[str] = []
-    goes_on = asyncio.Event()
-
-    async def work(queue: str) -> None:
-        order.append(queue)
-        await goes_on.wait()
-        await asyncio.sleep(0.06)
-
-    worker = worker_of(server, ["busy", "rare"], 2, work)
-    await fill(client, ["busy"], 50)
-    async with running(worker):
-        await eventually(lambda: len(order) == 2)
-        await fill(client, ["rare"], 1)
-        goes_on.set()
-        await eventually(lambda: "rare" in order)
-    assert order.index("rare") < 12
-
-
 async def test_a_rate_limited_queue_gets_its_jobs_while_another_fills_all_slots(
     client: AsyncClient, server: str
 ) -> None:

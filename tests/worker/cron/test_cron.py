@@ -27,8 +27,10 @@ def sweep_task() -> Task[[], None]:
     return sweep
 
 
-def entry(expression: str, missed: Missed | str = "latest", tz: str = "UTC", look_back: int = 60) -> Cron:
-    return cron(sweep_task(), expression, missed=missed, tz=tz, look_back=timedelta(minutes=look_back))
+def entry(
+    expression: str, missed: Missed | str = "latest", look_back: timedelta = timedelta(hours=1), tz: str = "UTC"
+) -> Cron:
+    return cron(sweep_task(), expression, missed=missed, tz=tz, look_back=look_back)
 
 
 async def test_a_firing_has_one_line_at_info(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
@@ -85,15 +87,6 @@ def test_a_firings_key_has_its_utc_time_and_outlives_the_look_back() -> None:
     assert key.for_ms >= 2 * 3_600_000
 
 
-def test_a_skipped_time_fires_after_the_gap_and_a_repeated_one_fires_once() -> None:
-    """29 March and 25 October 2026 in Berlin."""
-    daily = entry("30 2 * * *", tz="Europe/Berlin")
-    spring = daily.after(datetime(2026, 3, 28, 12, tzinfo=UTC))
-    assert [f"{next(spring).astimezone(UTC):%d %H:%M}" for _ in range(2)] == ["29 01:00", "30 00:30"]
-    autumn = daily.after(datetime(2026, 10, 24, 12, tzinfo=UTC))
-    assert [f"{next(autumn).astimezone(UTC):%d %H:%M}" for _ in range(2)] == ["25 00:30", "26 01:30"]
-
-
 @pytest.mark.parametrize(
     ("expression", "tz", "says"),
     [
@@ -136,24 +129,6 @@ def test_a_name_fires_as_the_expression_that_it_stands_for(name: str, expression
 def test_a_cron_expression_that_is_no_text_is_refused() -> None:
     with pytest.raises(TypeError, match=r"must be a text such as .*, not 60"):
         entry(60)  # type: ignore[arg-type]
-
-
-def test_a_task_that_needs_arguments_and_a_name_that_is_taken_are_refused() -> None:
-    worker = Worker("127.0.0.1:1")
-
-    @worker.task("cron")
-    def sweep(folder: str) -> None: ...
-
-    with pytest.raises(ValueError, match="needs arguments"):
-        cron(sweep, "* * * * *")
-
-    @worker.cron("* * * * *", name="a")
-    def one() -> None: ...
-
-    with pytest.raises(ValueError, match="already; give this one a name"):
-
-        @worker.cron("* * * * *", name="a")
-        def two() -> None: ...
 
 
 @pytest.mark.parametrize("look_back", [LOOK_BACK_MAX + timedelta(days=1), timedelta.max, timedelta(days=-1)])

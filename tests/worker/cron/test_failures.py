@@ -9,25 +9,17 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, JobState
+from pinlater.client import AsyncClient
 from pinlater.worker import Worker
-from pinlater.worker.cron import Cron, Missed, cron
+from pinlater.worker.cron import Missed
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
-from tests.worker.consumer.test_server_trouble import info
+from tests.worker.cron.test_cron import entry
+from tests.worker.report_shards import info
 from tests.worker.test_worker import FAST, running
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-
-def entry(expression: str, missed: str = "latest", look_back: timedelta = timedelta(hours=1)) -> Cron:
-    worker = Worker("127.0.0.1:1")
-
-    @worker.task("q")
-    async def tick() -> None: ...
-
-    return cron(tick, expression, missed=missed, look_back=look_back)
 
 
 def times(firings: list[datetime]) -> list[str]:
@@ -69,22 +61,6 @@ def test_a_firing_older_than_its_key_stays_missed() -> None:
 async def test_a_firing_fires_on_time_without_a_look_back(missed: Missed) -> None:
     due = NOON + timedelta(milliseconds=3)
     assert times(entry("0 12 * * *", missed.value, timedelta(0)).late(NOON, due)) == ["12:00:00"]
-
-
-async def test_two_workers_make_each_firing_once(client: AsyncClient) -> None:
-    seen: list[str] = []
-    workers = [Worker(client, settings=FAST) for _ in range(2)]
-    for worker in workers:
-
-        @worker.cron("* * * * * *", queue="q", missed="skip", name="tick")
-        async def tick() -> None:
-            seen.append("tick")
-
-    async with running(workers[0]), running(workers[1]):
-        await eventually(lambda: len(seen) >= 4)
-    jobs = (await client.scan("q", JobState.SUCCEEDED, limit=100)).jobs
-    made_at = sorted(job.created_at_ms or 0 for job in jobs)
-    assert 3 <= len(jobs) <= (made_at[-1] - made_at[0]) / 1000 + 2
 
 
 def ticking(client: AsyncClient) -> Worker:

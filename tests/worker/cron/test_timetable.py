@@ -167,25 +167,6 @@ def test_each_firing_is_made_once_on_time_and_missed_ones_as_configured(
     assert world.calls <= (1 + len(steps)) * (asked + 2)
 
 
-@pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin", "Australia/Lord_Howe"])
-@pytest.mark.parametrize("missed", list(Missed))
-def test_a_worker_that_starts_in_the_repeated_hour_makes_no_more_calls_than_there_are_firings(
-    zone: str, missed: Missed
-) -> None:
-    autumn = {
-        "America/New_York": "2026-11-01T06:00",
-        "Europe/Berlin": "2026-10-25T01:00",
-        "Australia/Lord_Howe": "2026-04-04T15:00",
-    }
-    begins = datetime.fromisoformat(autumn[zone]).replace(tzinfo=UTC)
-    for expression in ("30 1 * * *", "45 1 * * *", "30 2 * * *", "0 30 1,2 * * *"):
-        world = SimulatedSchedule(begins + 20 * MINUTE, begins + 90 * MINUTE)
-        entry = world.run(expression, zone, missed)
-        back = timedelta(0) if missed is Missed.SKIP else HOUR
-        assert world.calls <= len(firings(entry, world.start - back, world.until))
-        assert world.sleeps <= 2 * 70 + world.calls + 1
-
-
 @pytest.mark.parametrize("missed", list(Missed))
 def test_after_a_clock_is_set_back_firings_continue_and_a_warning_is_logged(
     missed: Missed, caplog: pytest.LogCaptureFixture

@@ -15,7 +15,8 @@ from pinlater.worker import Worker, WorkerSettings
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
-from tests.worker.consumer.test_server_trouble import FAST, info
+from tests.worker.consumer.test_server_trouble import FAST
+from tests.worker.report_shards import info
 from tests.worker.test_worker import running
 
 

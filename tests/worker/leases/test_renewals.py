@@ -11,127 +11,70 @@ from typing import Any
 import pytest
 
 from pinlater.client import ClaimedJob
-from pinlater.domain.clock import SystemClock, WallClock
+from pinlater.domain.clock import WallClock
 from pinlater.worker import Worker
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
-from tests.worker.consumer.test_server_trouble import FAST, info
+from tests.worker.consumer.test_server_trouble import FAST
+from tests.worker.report_shards import ReportShards, info
 from tests.worker.test_worker import running
 
-ON_1, ON_2 = "q:s1:p1:1", "q:s2:p1:2"
-CLAIM_MS = 600
-AWAY = t.PinLaterException(502, "Shard 2 is unreachable", "SHARD_UNREACHABLE", True)
+CLAIM_S = 0.6
+ON_1 = "q:s1:p1:1"
 
 
-class RenewalServer:
-    """Hands out a job of each shard in one answer. Shard 2 is unreachable; `lost` claims have ended."""
-
-    def __init__(self, *, per_item: bool) -> None:
-        self.per_item = per_item
-        self.given = False
-        self.acks_arrive = True
-        self.lost: set[str] = set()
-        self.acked: set[str] = set()
-        self.beaten: list[str] = []
-
-    async def dequeue(self, arguments: Any) -> Any:
-        request = arguments.request.acks
-        outcomes = None if request is None else self.carry_out(request.succeeded, request.per_item_errors, ack=True)
-        if self.given:
-            await asyncio.sleep((arguments.request.wait_ms or 0) / 1000)
-            return t.DequeueResponse(ack_outcomes=outcomes)
-        self.given = True
-        meta = t.DequeueMetadata(
-            attempts_allowed=1,
-            attempts_remaining=1,
-            token="tok",
-            claim_deadline_ms=SystemClock().now_ms() + CLAIM_MS,
-        )
-        return t.DequeueResponse(jobs={ON_1: b"", ON_2: b""}, metadata={ON_1: meta, ON_2: meta})
-
-    def ack(self, arguments: Any) -> Any:
-        return self.carry_out(arguments.request.succeeded, arguments.request.per_item_errors, ack=True)
-
-    def heartbeat(self, arguments: Any) -> Any:
-        return self.carry_out(arguments.request.claims, arguments.request.per_item_errors, ack=False)
-
-    def carry_out(self, items: Any, per_item: bool | None, *, ack: bool) -> list[t.AckResult]:
-        names = [item.descriptor for item in items]
-        away = [name for name in names if name == ON_2] if self.acks_arrive or not ack else names
-        if away and not (per_item and self.per_item):
-            raise AWAY
-        done = self.acked.update if ack else self.beaten.extend
-        done(name for name in names if name not in away)
-        return [self.outcome(name, away=name in away) for name in names]
-
-    def outcome(self, name: str, *, away: bool) -> t.AckResult:
-        if away:
-            return t.AckResult(name, 4, error_code=502, error_detail="SHARD_UNREACHABLE", retryable=True)
-        return t.AckResult(name, 2 if name in self.lost else 0)
-
-    @property
-    def methods(self) -> dict[str, Any]:
-        return {
-            "getServerInfo": info,
-            "dequeueJobs": self.dequeue,
-            "ackJobs": self.ack,
-            "heartbeatClaims": self.heartbeat,
-            "releaseJobs": lambda arguments: [t.AckResult(claim.descriptor, 0) for claim in arguments.request.claims],
-        }
-
-
-@pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
-def shards(request: pytest.FixtureRequest) -> RenewalServer:
-    return RenewalServer(per_item=bool(request.param))
-
-
-async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unreachable(shards: RenewalServer) -> None:
+async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unreachable(
+    shards: ReportShards, caplog: pytest.LogCaptureFixture
+) -> None:
     """Both claims came with one dequeue, so their heartbeats are due together."""
     begun, cancelled = set[str](), set[str]()
-    async with FakeServer(**shards.methods) as server:
-        worker = Worker(server.address, settings=FAST)
+    async with shards:
+        worker = Worker(shards.address, settings=FAST)
 
-        @worker.task("q")
+        @worker.task("q", claim_timeout=CLAIM_S)
         async def handle(job: ClaimedJob) -> None:
-            begun.add(job.descriptor)
+            begun.add(job.token)
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                cancelled.add(job.descriptor)
+                cancelled.add(job.token)
                 raise
 
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: begun == {ON_1, ON_2} and shards.beaten)
-        shards.lost = {ON_1}
-        await eventually(lambda: cancelled)
-        assert cancelled == {ON_1}
-        assert worker.counts.lost == 1
-        worker.request_stop()
-        worker.request_stop()
-        await asyncio.wait_for(task, 30)
+        shards.give("a")
+        shards.give("b", "2")
+        shards.away = {"2"}
+        async with running(worker):
+            await eventually(lambda: begun == {"a", "b"} and shards.beaten)
+            shards.lost = {"a"}
+            await eventually(lambda: cancelled)
+            assert (cancelled, shards.requests) == ({"a"}, [])
+            assert (worker.counts.lost, worker.counts.failed) == (1, 0)
+            assert "job q:s1:p1:97: claim lost: it timed out" in caplog.text
+            shards.away = set()
+            worker.request_stop()  # and once more at the end, which skips the grace time
 
 
-async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shards: RenewalServer) -> None:
+async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shards: ReportShards) -> None:
     """Otherwise it would time out, and the job would run again."""
-    shards.acks_arrive = False
     ended = set[str]()
-    async with FakeServer(**shards.methods) as server:
-        worker = Worker(server.address, settings=FAST)
+    async with shards:
+        worker = Worker(shards.address, settings=FAST)
 
-        @worker.task("q")
+        @worker.task("q", claim_timeout=CLAIM_S)
         async def handle(job: ClaimedJob) -> None:
-            ended.add(job.descriptor)
+            ended.add(job.token)
 
-        task = asyncio.create_task(worker.run_async())
-        await eventually(lambda: ended == {ON_1, ON_2})
-        await eventually(lambda: len(shards.beaten) >= 6)
-        assert worker.counts.running == 0
-        shards.acks_arrive = True
-        await eventually(lambda: ON_1 in shards.acked)
-        worker.request_stop()
-        worker.request_stop()  # without the grace time
-        await asyncio.wait_for(task, 30)
+        shards.acks_arrive = False
+        shards.give("a")
+        shards.give("b", "2")
+        shards.away = {"2"}
+        async with running(worker):
+            await eventually(lambda: ended == {"a", "b"})
+            await eventually(lambda: len(shards.beaten) >= 6)
+            assert worker.counts.running == 0
+            shards.acks_arrive, shards.away = True, set()
+            await eventually(lambda: {"a", "b"} <= set(shards.applied))
     assert worker.counts.acks_refused == 0
 
 

@@ -11,13 +11,11 @@ import pytest
 
 from pinlater.client import AsyncClient, errors
 from pinlater.domain.passwords import hash_password
-from pinlater.server.config.load import load
-from pinlater.server.main.app import App
 from pinlater.worker import Task, Worker, WorkerSettings, partly_enqueued
 from tests import structs as t
 from tests.client.fake_server import FakeServer
-from tests.worker.conftest import eventually
-from tests.worker.consumer.test_server_trouble import info
+from tests.worker.conftest import eventually, serving
+from tests.worker.report_shards import info
 from tests.worker.test_worker import FAST, running
 
 PASSWORD = "open sesame"
@@ -84,16 +82,10 @@ async def test_only_the_first_enqueue_to_a_missing_queue_costs_further_calls() -
         for _ in range(3):
             await task.enqueue_async()
         asked = [method for method, _ in server.calls if method in ("enqueueJobs", "ensureQueue")]
+        # Some of its jobs may be stored on a shard that has the queue, for example one that was added since.
+        refused, repeated, *_ = (call.request.request_key for call in server.called("enqueueJobs"))
+    assert refused == repeated
     assert asked == ["enqueueJobs", "ensureQueue", "enqueueJobs", "enqueueJobs", "enqueueJobs"]
-
-
-async def test_the_repeat_has_the_request_key_of_the_enqueue_that_was_refused() -> None:
-    """Some of its jobs may be stored on a shard that has the queue, for example one that was added since."""
-    async with Queues().server() as server, AsyncClient(server.address) as client:
-        _, task = worker_of(client)
-        await task.enqueue_async()
-        first, second = (call.request.request_key for call in server.called("enqueueJobs"))
-    assert first == second
 
 
 @pytest.mark.parametrize("detail", REFUSALS)
@@ -204,13 +196,11 @@ async def test_a_job_that_enqueues_waits_for_the_creation_while_no_shard_can_be_
         if next(failures, False):
             raise t.PinLaterException(501, "none", detail="NO_HEALTHY_SHARDS", retryable=True)
 
-    app = App(load(None, {}, {"store": "memory:", "thrift.port": 0, "http.port": 0}).settings)
-    await app.start()
-    queues = Queues(fail)
     async with (
-        queues.server() as server,
+        Queues(fail).server() as server,
         AsyncClient(server.address, retries=0, wait_for_servers=False) as away,
-        AsyncClient(f"127.0.0.1:{app.thrift.port}") as client,
+        serving() as address,
+        AsyncClient(address) as client,
     ):
         _, task = worker_of(away)
         worker = Worker(client, settings=FAST)
@@ -224,14 +214,10 @@ async def test_a_job_that_enqueues_waits_for_the_creation_while_no_shard_can_be_
             await eventually(lambda: worker.counts.succeeded == 1)
         assert worker.counts.failed == 0
         assert len(server.called("ensureQueue")) == 4
-    await app.stop(1)
 
 
 async def test_workers_that_run_do_not_bring_back_a_queue_that_was_deleted(caplog: pytest.LogCaptureFixture) -> None:
-    given = {"store": "memory:", "thrift.port": 0, "http.port": 0, "admin_password_hash": hash_password(PASSWORD)}
-    app = App(load(None, {}, given).settings)
-    await app.start()
-    async with AsyncClient(f"127.0.0.1:{app.thrift.port}") as client:
+    async with serving(admin_password_hash=hash_password(PASSWORD)) as address, AsyncClient(address) as client:
         first, task = worker_of(client)
         second, _ = worker_of(client)
         caplog.set_level(logging.INFO, "pinlater.worker")
@@ -246,11 +232,3 @@ async def test_workers_that_run_do_not_bring_back_a_queue_that_was_deleted(caplo
             await first.create_queues_async()  # a program that asks for it may
             await task.enqueue_async()
             await eventually(lambda: first.counts.succeeded + second.counts.succeeded == 2)
-    await app.stop(1)
-
-
-def test_a_worker_is_told_where_the_option_is() -> None:
-    with pytest.raises(TypeError, match=r"Worker\(\) has no argument 'auto_create'.*WorkerSettings"):
-        Worker(auto_create=False)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="auto_create must be True or False, not 'no'"):
-        WorkerSettings(auto_create="no")  # type: ignore[arg-type]

@@ -11,10 +11,11 @@ import gc
 import logging
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -33,6 +34,8 @@ LEFT_A_JOB_MAX = 0.02
 ROUNDS = 3
 FILLING_UP_MAX = 200  # of pools and reservoirs, however many jobs there are
 MIB = 2**20
+OURS = ("pinlater.worker.", "pinlater.client.")
+MORE_ITEMS_MAX = 300  # between two looks what is under way differs a little
 DEADLINE_S = 60
 LOOK_S = 20
 
@@ -51,6 +54,33 @@ class MemoryUse(NamedTuple):
     def more_than(self, before: MemoryUse) -> int:
         """How many objects, of types that grew."""
         return sum((self.objects - before.objects).values())
+
+
+def items_held(root: object) -> int:
+    """Items of all containers that can be reached from `root` by way of client and worker objects."""
+    seen, waiting, items = set[int](), [root], 0
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Mapping):
+            items += len(value)
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple | set | frozenset | deque):
+            items += len(value)
+            waiting += list(value)
+        elif type(value).__module__.startswith(OURS):
+            waiting += list(fields_of(value))
+    return items
+
+
+def fields_of(value: object) -> Iterator[Any]:
+    yield from getattr(value, "__dict__", {}).values()
+    for kind in type(value).__mro__:
+        for name in getattr(kind, "__slots__", ()):
+            if hasattr(value, name):
+                yield getattr(value, name)
 
 
 @pytest.mark.timeout(7200)
@@ -96,6 +126,9 @@ async def work_through(client: AsyncClient) -> None:
             return
         snoozed.add(number)
         await current_job().checkpoint_async()
+        if number % 40 == 1:
+            current_job().reschedule(0)
+            return
         raise Snooze(0.001)
 
     def job(number: int) -> Job:
@@ -120,7 +153,7 @@ async def work_through(client: AsyncClient) -> None:
 
     async def left_by(first: int, last: int) -> bool:
         """Whether these jobs left more behind than they may: what one in flight holds goes when its report is answered."""
-        before, began = MemoryUse.now(), time.monotonic()
+        before, items, began = MemoryUse.now(), items_held(worker), time.monotonic()
         await work(first, last)
         took_s = time.monotonic() - began
         after = before
@@ -138,6 +171,7 @@ async def work_through(client: AsyncClient) -> None:
             f"\njobs {first} to {last} in {took_s:.0f} s: {sum(grown.values())} objects more, {before.resident_mib:.1f} MiB "
             f"before and {after.resident_mib:.1f} MiB after; most: {grown.most_common(10)}"
         )
+        assert items_held(worker) <= items + MORE_ITEMS_MAX
         return not await holds_no_more() or after.resident_mib - before.resident_mib >= 20
 
     async with running(worker):

@@ -31,7 +31,7 @@ from pinlater.worker import (
 )
 from tests.databases.ports import free_port
 from tests.worker import set_up_tasks
-from tests.worker.conftest import eventually
+from tests.worker.conftest import eventually, idle_worker
 from tests.worker.test_worker import FAST, running, state_of
 
 ROOT = Path(__file__).parents[3]
@@ -71,11 +71,7 @@ async def test_a_worker_ends_after_its_number_of_jobs_and_the_rest_waits_for_the
 async def test_an_idle_worker_ends_at_its_age_and_memory_limits(
     client: AsyncClient, limit: dict[str, Any], said: str
 ) -> None:
-    worker = Worker(client, settings=replace(FAST, **limit))
-
-    @worker.task("q")
-    async def run() -> None: ...
-
+    worker = idle_worker(client, settings=replace(FAST, **limit))
     await asyncio.wait_for(worker.run_async(), 20)
     assert said in worker.recycled
 
@@ -198,11 +194,7 @@ async def test_a_worker_is_ready_while_it_claims_and_not_while_it_stops(client: 
 
 async def test_a_worker_without_its_server_is_healthy_but_not_ready() -> None:
     port = free_port()
-    worker = Worker("127.0.0.1:1", settings=replace(FAST, health_port=port))
-
-    @worker.task("q")
-    async def run() -> None: ...
-
+    worker = idle_worker("127.0.0.1:1", settings=replace(FAST, health_port=port))
     async with running(worker):
         assert await eventually(lambda: answered(port, "/readyz", 503)) == "queue q: no answer from the server\n"
         assert (await asked(port, "/healthz"))[0] == 200
@@ -211,11 +203,7 @@ async def test_a_worker_without_its_server_is_healthy_but_not_ready() -> None:
 
 async def test_the_endpoint_refuses_unknown_requests(client: AsyncClient) -> None:
     port = free_port()
-    worker = Worker(client, settings=replace(FAST, health_port=port))
-
-    @worker.task("q")
-    async def run() -> None: ...
-
+    worker = idle_worker(client, settings=replace(FAST, health_port=port))
     async with running(worker):
         await eventually(lambda: answered(port, "/healthz?x=1", 200))
         assert (await asked(port, "/"))[0] == 404
@@ -231,11 +219,7 @@ async def test_the_endpoint_refuses_unknown_requests(client: AsyncClient) -> Non
 
 async def test_silent_connections_keep_no_probe_out(client: AsyncClient) -> None:
     port = free_port()
-    worker = Worker(client, settings=replace(FAST, health_port=port))
-
-    @worker.task("q")
-    async def run() -> None: ...
-
+    worker = idle_worker(client, settings=replace(FAST, health_port=port))
     async with running(worker):
         await eventually(lambda: answered(port, "/healthz", 200))
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
@@ -252,11 +236,7 @@ async def test_silent_connections_keep_no_probe_out(client: AsyncClient) -> None
 
 async def test_a_health_port_in_use_is_an_error_at_the_start(client: AsyncClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        worker = Worker(client, settings=replace(FAST, health_port=taken.getsockname()[1]))
-
-        @worker.task("q")
-        async def run() -> None: ...
-
+        worker = idle_worker(client, settings=replace(FAST, health_port=taken.getsockname()[1]))
         with pytest.raises(OSError, match=r"--health-port \d+ .*address already in use"):
             await worker.run_async()
 

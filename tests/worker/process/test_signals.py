@@ -16,7 +16,7 @@ from pinlater.client import AsyncClient, Client, JobState
 from pinlater.testing import RealServer
 from pinlater.worker import Task
 from tests.worker import stubborn_app as app
-from tests.worker.conftest import eventually, has_ended
+from tests.worker.conftest import claimed, eventually, has_ended
 
 PLACES: list[Task[..., Any]] = [app.on_loop, app.in_thread, app.in_process]
 
@@ -123,8 +123,8 @@ async def test_a_worker_suspended_beyond_its_claim_drops_the_job(
         started.append(first := Stubborn(server, tmp_path / "first"))
         await eventually(lambda: first.noted("began a 1"))
         first.send(signal.SIGSTOP)
-        claimed = await eventually(lambda: _claimed(client), timeout_s=20)
-        assert (claimed.descriptor, claimed.attempt) == (job, 2)
+        second = await eventually(lambda: claimed(client), timeout_s=20)
+        assert (second.descriptor, second.attempt) == (job, 2)
         first.send(signal.SIGCONT)
         other = await enqueue(client, app.in_thread, "b")
         await eventually(lambda: first.noted("began b"))
@@ -137,11 +137,6 @@ async def test_a_worker_suspended_beyond_its_claim_drops_the_job(
         first.send(signal.SIGTERM)
         assert await first.ended() == 0
         assert first.noted("ended a") == []
-
-
-async def _claimed(client: AsyncClient) -> Any:
-    jobs = (await client.dequeue("q", wait_ms=1_000)).jobs
-    return jobs[0] if jobs else None
 
 
 @pytest.mark.parametrize("reaches_all", [False, True], ids=["the worker", "all its processes"])

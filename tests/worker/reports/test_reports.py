@@ -6,7 +6,7 @@ The server either tells each item's error by itself, or, as servers before per-i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,101 +14,17 @@ import pytest
 from pinlater.client import ClaimedJob
 from pinlater.worker import Reject, Snooze, Worker, WorkerSettings, current_job
 from tests import structs as t
-from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
-from tests.worker.consumer.test_server_trouble import info
+from tests.worker.report_shards import ReportShards
 from tests.worker.test_worker import running
 
 SETTINGS = WorkerSettings(
     concurrency=50, backoff_first_ms=5, backoff_max_ms=20, wait_ms=50, unknown_task_delay_ms=1, prefetch_max=0
 )
-APPLIED, FINAL, STALE = 0, 1, 2
+FINAL, STALE = 1, 2
 
 
-class TwoShards(FakeServer):
-    """Hands out the jobs that the test gives it. A job's name is its token and its body.
-
-    `away`: unreachable shards; `bad`: jobs of which it refuses the reports; `outcome`: of all others.
-    """
-
-    def __init__(self, *, per_item: bool = True) -> None:
-        super().__init__(
-            getServerInfo=info,
-            dequeueJobs=self.dequeue,
-            ackJobs=lambda arguments: self.acked(arguments.request),
-            releaseJobs=lambda arguments: self.answer(arguments.request.claims, arguments.request.per_item_errors),
-            checkpointJobsFenced=self.checkpoint,
-            heartbeatClaims=lambda arguments: [t.AckResult(claim.descriptor, 0) for claim in arguments.request.claims],
-        )
-        self.per_item = per_item
-        self.waiting: dict[str, t.DequeueMetadata] = {}
-        self.names: dict[str, bytes] = {}
-        self.away: set[str] = set()
-        self.bad: set[str] = set()
-        self.outcome = APPLIED
-        self.requests: list[str] = []
-        self.riding: list[str] = []
-        self.applied: list[str] = []
-        self.bodies: dict[str, bytes | None] = {}
-        self.failed: dict[str, str] = {}
-
-    def give(self, names: str, shard: str = "1", task: str = "") -> None:
-        """Puts a job for each letter into the queue."""
-        for name in names:
-            descriptor = f"q:s{shard}:p1:{ord(name)}"
-            headers = {"pinlater-task": task} if task else {}
-            self.names[descriptor] = name.encode()
-            self.waiting[descriptor] = t.DequeueMetadata(
-                token=name, attempts_allowed=3, attempts_remaining=3, headers=headers
-            )
-
-    async def dequeue(self, arguments: Any) -> t.DequeueResponse:
-        acks, request = arguments.request.acks, arguments.request
-        if acks is not None:
-            self.riding += [ack.token for ack in acks.succeeded]
-        results = None if acks is None else self.acked(acks)
-        if not self.waiting:
-            await asyncio.sleep((request.wait_ms or 0) / 1000)
-        given = {descriptor: self.waiting.pop(descriptor) for descriptor in list(self.waiting)[: request.limit]}
-        return t.DequeueResponse(
-            jobs={descriptor: self.names[descriptor] for descriptor in given}, metadata=given, ack_outcomes=results
-        )
-
-    def acked(self, request: Any) -> list[t.AckResult]:
-        self.failed |= {ack.token: ack.error_text or "" for ack in request.failed or ()}
-        return self.answer([*(request.succeeded or ()), *(request.failed or ())], request.per_item_errors)
-
-    def checkpoint(self, arguments: Any) -> list[t.AckResult]:
-        items = arguments.request.requests
-        assert all(item.move_to_pending for item in items)
-        results = self.answer(items, arguments.request.per_item_errors)
-        self.bodies |= {item.token: item.new_body for item in items}
-        return results
-
-    def answer(self, items: Sequence[Any], per_item: bool | None) -> list[t.AckResult]:
-        assert per_item
-        tokens = [item.token for item in items]
-        self.requests.append("".join(tokens))
-        if self.bad.intersection(tokens):
-            raise t.PinLaterException(400, "A new body of 9 bytes", "BODY_TOO_LARGE", False)
-        away = [item.descriptor.split(":")[1].removeprefix("s") in self.away for item in items]
-        if any(away) and not self.per_item:
-            raise t.PinLaterException(502, "a shard is unreachable", "SHARD_UNREACHABLE", True)
-        self.applied += [token for token, lost in zip(tokens, away, strict=True) if not lost]
-        return [
-            t.AckResult(item.descriptor, 4, error_code=502, error_detail="SHARD_UNREACHABLE", retryable=True)
-            if lost
-            else t.AckResult(item.descriptor, self.outcome)
-            for item, lost in zip(items, away, strict=True)
-        ]
-
-
-@pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
-def shards(request: pytest.FixtureRequest) -> TwoShards:
-    return TwoShards(per_item=bool(request.param))
-
-
-def worker_of(server: TwoShards, act: Callable[[str], Any] = lambda _: None, **settings: Any) -> Worker:
+def worker_of(server: ReportShards, act: Callable[[str], Any] = lambda _: None, **settings: Any) -> Worker:
     """Its task calls `act` with the name of each job."""
     worker = Worker(server.address, settings=WorkerSettings(**{**_AS_GIVEN, **settings}))
 
@@ -130,7 +46,9 @@ def snooze_or_move(name: str) -> None:
     current_job().reschedule(0, b"new")
 
 
-async def test_acks_of_an_unreachable_shard_delay_no_others_and_ride_again_once_it_is_back(shards: TwoShards) -> None:
+async def test_acks_of_an_unreachable_shard_delay_no_others_and_ride_again_once_it_is_back(
+    shards: ReportShards,
+) -> None:
     async with shards:
         worker = worker_of(shards)
         async with running(worker):
@@ -156,7 +74,7 @@ async def test_acks_of_an_unreachable_shard_delay_no_others_and_ride_again_once_
     assert (worker.counts.acks_refused, worker.counts.succeeded) == (0, 8)
 
 
-async def test_snoozed_rescheduled_and_returned_jobs_outlast_an_outage(shards: TwoShards) -> None:
+async def test_snoozed_rescheduled_and_returned_jobs_outlast_an_outage(shards: ReportShards) -> None:
     go_on = asyncio.Event()
 
     async def act(name: str) -> None:
@@ -185,7 +103,7 @@ async def test_snoozed_rescheduled_and_returned_jobs_outlast_an_outage(shards: T
 
 @pytest.mark.parametrize("outcome", [STALE, FINAL])
 async def test_one_warning_names_jobs_that_run_again_since_their_reports_came_after_their_claims(
-    shards: TwoShards, caplog: pytest.LogCaptureFixture, outcome: int
+    shards: ReportShards, caplog: pytest.LogCaptureFixture, outcome: int
 ) -> None:
     """Of a job that is final by now, an earlier try may have brought the report. One that fails comes again anyway."""
     go_on = asyncio.Event()
@@ -217,7 +135,7 @@ async def test_one_warning_names_jobs_that_run_again_since_their_reports_came_af
     assert worker.counts.acks_refused == 5 * len(lines)
 
 
-async def test_a_stop_retries_reports_until_the_server_is_back(shards: TwoShards) -> None:
+async def test_a_stop_retries_reports_until_the_server_is_back(shards: ReportShards) -> None:
     async with shards:
         worker = worker_of(shards, lambda name: snooze_or_move(name) if name == "a" else None)
         working = asyncio.create_task(worker.run_async())
@@ -236,18 +154,16 @@ async def test_a_stop_retries_reports_until_the_server_is_back(shards: TwoShards
 
 
 async def test_a_stop_gives_reports_up_after_its_grace_time(caplog: pytest.LogCaptureFixture) -> None:
-    async with TwoShards() as server:
+    async with ReportShards() as server:
         worker = worker_of(server, grace_ms=100)
-        working = asyncio.create_task(worker.run_async())
-        server.away = {"1"}
-        server.give("a")
-        await eventually(lambda: "a" in server.requests)
-        worker.request_stop()
-        await asyncio.wait_for(working, 30)
+        async with running(worker):
+            server.away = {"1"}
+            server.give("a")
+            await eventually(lambda: "a" in server.requests)
     assert "queue q: 1 report could not be delivered; those jobs run again" in caplog.messages
 
 
-async def test_a_refused_report_does_not_block_others(shards: TwoShards) -> None:
+async def test_a_refused_report_does_not_block_others(shards: ReportShards) -> None:
     """The others arrive, and the refused one is not retried."""
     go_on = asyncio.Event()
     async with shards:
@@ -268,7 +184,7 @@ async def test_a_refused_report_does_not_block_others(shards: TwoShards) -> None
 async def test_a_body_that_the_server_refuses_fails_its_job_with_the_reason() -> None:
     """Otherwise it would time out without a reason."""
 
-    async with TwoShards() as server:
+    async with ReportShards() as server:
 
         def refuse(_: Any) -> None:
             raise t.PinLaterException(400, "A new body of 9 bytes", "BODY_TOO_LARGE", False)
@@ -283,7 +199,7 @@ async def test_a_body_that_the_server_refuses_fails_its_job_with_the_reason() ->
 
 
 async def test_new_bodies_go_in_requests_of_bounded_size() -> None:
-    async with TwoShards() as server:
+    async with ReportShards() as server:
         worker = worker_of(server, lambda _: current_job().reschedule(0, bytes(2_000_000)))
         async with running(worker):
             server.away = {"1"}

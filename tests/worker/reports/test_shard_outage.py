@@ -12,7 +12,7 @@ import pytest
 from pinlater.client import AsyncClient, ClaimedJob, JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.testing.real_server import RealServer
-from pinlater.worker import Snooze, Worker, WorkerSettings, current_job
+from pinlater.worker import Worker, WorkerSettings
 from tests.databases.redis import RedisServer
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
@@ -104,62 +104,3 @@ async def test_a_dead_shard_does_not_stop_a_worker_on_the_others(two_shards: Two
         await eventually(lambda: two_shards.succeeded(placed["2"]), DEADLINE_S)
     assert worker.counts.acks_refused == 0
     assert worker.counts.claimed == len(in_hand) + 20
-
-
-@pytest.mark.timeout(180)
-async def test_a_lost_claim_on_a_healthy_shard_is_noticed_while_another_is_unreachable(two_shards: TwoShards) -> None:
-    """A heartbeat for both shards has a result for each claim."""
-    await two_shards.client.configure_queue("q", QueueConfig(claim_timeout_ms=6_000, partitions=2))
-    placed = await two_shards.enqueue(on_each=2)
-    begun, cancelled = set[str](), set[str]()
-    worker = Worker(two_shards.client, settings=FAST)
-
-    @worker.task("q")
-    async def handle(job: ClaimedJob) -> None:
-        begun.add(job.descriptor)
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.add(job.descriptor)
-            raise
-
-    async with running(worker):
-        everything = {*placed["1"][:2], *placed["2"][:2]}
-        await eventually(lambda: begun >= everything, DEADLINE_S)
-        await two_shards.take_away("2", placed["2"][0])
-        await two_shards.client.cancel("q", [placed["1"][0]])
-        await eventually(lambda: placed["1"][0] in cancelled, DEADLINE_S)
-        assert cancelled == {placed["1"][0]}
-        assert worker.counts.lost == 1
-        await asyncio.to_thread(two_shards.redis["2"].start)
-
-
-@pytest.mark.timeout(180)
-async def test_snoozes_and_reschedules_outlast_a_shards_outage_and_keep_attempts(two_shards: TwoShards) -> None:
-    """They are retried as acks are; the new body of a rescheduled job arrives."""
-    placed = await two_shards.enqueue(on_each=4)
-    mine = placed["2"]
-    may_end, begun, again = asyncio.Event(), set[str](), dict[str, tuple[bytes, int]]()
-    worker = Worker(two_shards.client, settings=FAST)
-
-    @worker.task("q")
-    async def handle(job: ClaimedJob) -> None:
-        if job.descriptor in begun:
-            again[job.descriptor] = (job.body, job.attempt)
-            return
-        begun.add(job.descriptor)
-        await may_end.wait()
-        if mine.index(job.descriptor) % 2 if job.descriptor in mine else False:
-            raise Snooze(0.01)
-        current_job().reschedule(0, b"moved")
-
-    async with running(worker):
-        await eventually(lambda: begun >= set(mine[:4]), DEADLINE_S)
-        await two_shards.take_away("2", mine[0])
-        may_end.set()
-        await eventually(lambda: again.keys() >= set(placed["1"]), DEADLINE_S)
-        await asyncio.to_thread(two_shards.redis["2"].start)
-        await eventually(lambda: again.keys() >= set(mine), DEADLINE_S)
-    assert {again[name] for name in placed["1"]} == {(b"moved", 1)}
-    assert {again[name] for name in mine[::2]} == {(b"moved", 1)}
-    assert {again[name] for name in mine[1::2]} == {(b"x", 1)}

@@ -1,6 +1,6 @@
 """Threads for plain functions: one for each running function, reused for the next.
 
-A thread can't be stopped from outside. If the worker gives up a job (time limit, lost claim), the job's thread goes on until its function
+A thread can't be stopped from outside. If the worker gives up a job (time limit, lost claim), the job's thread continues until its function
 returns, and counts as abandoned. Threads don't keep the process from ending.
 """
 

@@ -73,8 +73,8 @@ def user_traceback(error: BaseException) -> TracebackType | None:
 
 
 def text_of(error: BaseException) -> str:
-    """The traceback as Python prints it, with head, chained errors and last line, each with a text that is cut if it is long. '' of an
-    error that says all by itself, and if the text can't be made."""
+    """Returns the traceback as Python prints it, with head, chained errors and last line, each cut if it is long. Returns '' for an error
+    whose text says everything, and if the traceback can't be printed."""
     if isinstance(error, WITHOUT_TRACEBACK):
         return ""
     try:

@@ -12,7 +12,6 @@ import pickle
 import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from os import PathLike
 from typing import Any, NamedTuple
 
 from pinlater.client.values import AckResult, Checkpoint
@@ -23,6 +22,7 @@ from pinlater.supervision.start_signals import STOP_SIGNALS
 from pinlater.worker._attempts.calling import AttemptInput, call
 from pinlater.worker._attempts.endings import Ending, failure
 from pinlater.worker._attempts.tracebacks import text_of
+from pinlater.worker._enqueueing.servers import Addresses
 from pinlater.worker.context import ServerCalls, attempt_number
 from pinlater.worker.retries import linear
 from pinlater.worker.tasks import Task
@@ -35,7 +35,7 @@ class ToRun(NamedTuple):
     module: str
     name: str
     attempt: AttemptInput
-    servers: str | PathLike[str] | Sequence[str] | None = None
+    servers: Addresses = None
 
 
 class Begun(NamedTuple):
@@ -93,7 +93,7 @@ def _obey_signals() -> None:
 
 
 def _run(pickled: bytes, server: ServerCalls, jobs: Connection) -> Ending:
-    """A job that can't be started (its module is missing, say) fails with the reason; the process goes on."""
+    """A job that can't be started, for example because its module is missing, fails with the reason; the process continues."""
     retry, attempt = linear(1), 1
     try:
         to_run: ToRun = pickle.loads(pickled)  # noqa: S301 - from the parent

@@ -8,9 +8,9 @@ parent's threads, locks and connections.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from os import PathLike
 from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
@@ -18,33 +18,28 @@ from pinlater.worker._attempts.calling import AttemptInput
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import Child, ChildSetup
 from pinlater.worker._children.child_main import Finished, ToRun
+from pinlater.worker._enqueueing.servers import Addresses
 from pinlater.worker.errors import TimeLimitExceeded
+from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Task
 
 _THREADS = 8
 
 
 class ChildPool:
-    """Starts children as needed. A child is replaced after `jobs_max` jobs, or when it holds `memory_bytes_max` after a job."""
+    """Starts children as needed, and replaces those that reach a limit of the settings."""
 
     def __init__(
         self,
-        *,
-        start_ms: int,
-        jobs_max: int | None = None,
-        memory_bytes_max: int | None = None,
+        settings: WorkerSettings,
         setups: Sequence[ChildSetup] = (),
-        servers: str | PathLike[str] | Sequence[str] | None = None,
+        servers: Addresses = None,
     ) -> None:
-        """`start_ms`: how long a child may take until it begins a function.
-
-        `servers`: where the tasks enqueue, if not on their worker's own.
-        """
-        self.start_ms = start_ms
+        """`servers`: where the tasks enqueue, if not on their worker's own."""
+        self.start_ms = settings.child_start_ms
+        self._settings = settings
         self._setups = tuple(setups)
         self._servers = servers
-        self._jobs_max = jobs_max
-        self._memory_bytes_max = memory_bytes_max
         self._idle: list[Child] = []
         self._all: set[Child] = set()
         self._closed = False
@@ -75,9 +70,8 @@ class ChildPool:
                 )
         except TimeoutError:
             raise TimeLimitExceeded(f"its process did not start within {self.start_ms / 1000:g} s") from None
-        too_old = self._jobs_max is not None and child.jobs >= self._jobs_max
-        too_large = self._memory_bytes_max is not None and finished.memory_bytes >= self._memory_bytes_max
-        if too_old or too_large:
+        jobs_max, bytes_max = self._settings.child_jobs_max, self._settings.child_memory_bytes_max
+        if child.jobs >= (jobs_max or math.inf) or finished.memory_bytes >= (bytes_max or math.inf):
             self._end(child, kill=False)
         else:
             self._idle.append(child)
@@ -117,11 +111,6 @@ class ChildPool:
         child.end(kill=kill)
         if not self._closed:
             self._threads.submit(child.wait)
-
-    @property
-    def process_ids(self) -> list[int]:
-        """The process ids of living children."""
-        return [child.process_id for child in self._all]
 
     def close(self) -> None:
         """Ends all children and waits for them. Cancel each `run` first: it closes the child that it uses."""

@@ -11,8 +11,8 @@ from os import PathLike
 from pinlater.client._servers import SERVERS_VARIABLE, same_servers
 from pinlater.client.async_client import AsyncClient
 from pinlater.domain.durations import duration_text
-from pinlater.worker._consumer.run_client import NewClient, Servers, servers_text
 from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._enqueueing.servers import WorkerServers
 from pinlater.worker.registry import QueueTasks
 
 _log = logging.getLogger("pinlater.worker")
@@ -34,15 +34,15 @@ def log_start(run: WorkerRun, queues: Mapping[str, QueueTasks], crons: int) -> N
         _log.info("queue %s", name, extra={"tasks": list(queue.tasks), **at_most})
 
 
-def log_unused_variable(client: Servers | NewClient) -> None:
+def log_unused_variable(servers: WorkerServers) -> None:
     """Warns if the environment names other servers than the worker's own code, whose servers count.
 
     Says nothing of a worker with a client: that may have its servers from the environment.
     """
     named = os.environ.get(SERVERS_VARIABLE)
-    if not named or client is None or isinstance(client, AsyncClient) or callable(client):
+    if not named or servers.given is None or isinstance(servers.given, AsyncClient) or callable(servers.given):
         return
-    given = f"file:{client}" if isinstance(client, PathLike) else servers_text(client)
+    given = f"file:{servers}" if isinstance(servers.given, PathLike) else repr(servers)
     level = logging.INFO if same_servers(given, named) else logging.WARNING
     _log.log(level, "%s=%s is set but not used: the code names its servers, Worker(%r)", SERVERS_VARIABLE, named, given)
 
@@ -57,7 +57,7 @@ def warn_of_queues_without_tasks(without: Sequence[str], queues: Sequence[str]) 
 
 def log_stopping(run: WorkerRun) -> None:
     """What a stop waits for, and how to end the wait; nothing if no job runs."""
-    running = sum(len(consumer.jobs.running) for consumer in run.consumers)
+    running = run.slots.running
     if running and run.settings.grace_ms:
         _log.info(
             "stopping: waiting up to %s for %d running job%s; another Ctrl-C (or SIGTERM) stops at once",
@@ -65,8 +65,8 @@ def log_stopping(run: WorkerRun) -> None:
         )  # fmt: skip
 
 
-def log_stop(run: WorkerRun) -> None:
+def log_stop(run: WorkerRun, abandoned_functions: int) -> None:
     """What the worker has done; functions that still run if there are any."""
     counts = run.counts
-    abandoned = {"abandoned_functions": run.abandoned_functions} if run.abandoned_functions else {}
+    abandoned = {"abandoned_functions": abandoned_functions} if abandoned_functions else {}
     _log.info("worker stopped", extra={"succeeded": counts.succeeded, "failed": counts.failed, **abandoned})

@@ -11,7 +11,7 @@ from pinlater.client.values import AckBatch, ClaimedJob, Dequeued
 from pinlater.worker._consumer.held_job import HeldJobs
 from pinlater.worker._consumer.pacing import Pacing
 from pinlater.worker._consumer.worker_run import WorkerRun
-from pinlater.worker._enqueueing.queue_creation import not_created
+from pinlater.worker._enqueueing.enqueuer import not_created
 
 _log = logging.getLogger("pinlater.worker")
 # Not 0, since a claim of a paused queue that does not wait is refused.
@@ -57,11 +57,11 @@ class Claimer:
         """Claims whenever the worker's slots allow it. Ends between two claims."""
         while not self._run.stop.is_set():
             limit = await self._allowed()
-            left = self._run.recycling.jobs_left(self._run.counts.claimed)
+            left = self._run.jobs_left()
             if self._run.stop.is_set():
                 return
             if left == 0:
-                self._run.recycle(f"{self._run.counts.claimed} jobs claimed")
+                self._run.recycle_at_a_limit()
             elif self._is_blocked():
                 self._ended(backlogged=self._share.backlogged)
                 self._jobs.changed.clear()
@@ -182,11 +182,11 @@ class Claimer:
             info = await self._client.server_info()
         except UnknownMethod:
             self._server_ahead_ms = 0
-            self._outbox.original_server = True
+            self._outbox.delivery.original_server = True
         else:
             # Relative to the monotonic clock: a step of this machine's wall clock must not make claims look longer than they are.
             self._server_ahead_ms = info.now_ms - round(self._clock.monotonic() * 1000)
-            self._outbox.original_server = False
+            self._outbox.delivery.original_server = False
 
 
 def _may_be_due_to_acks(error: PinLaterError, *, are_others: bool) -> bool:

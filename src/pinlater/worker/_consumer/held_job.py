@@ -19,19 +19,18 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from pinlater.client.errors import PinLaterError
 from pinlater.client.values import AckResult, ClaimedJob
+from pinlater.domain.durations import duration_text
 from pinlater.worker import envelope
 from pinlater.worker._attempts.calling import AttemptInput, AttemptResult, call_async
-from pinlater.worker._attempts.endings import Ending, Kind, failure
+from pinlater.worker._attempts.endings import Ending, Kind, failure, type_name
 from pinlater.worker._consumer import job_log
-from pinlater.worker._consumer.crashes import blamed
 from pinlater.worker._consumer.places import Places
-from pinlater.worker._consumer.unknown_tasks import UnknownTasks
 from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._outbox.leases import Lease
 from pinlater.worker._outbox.outbox import Outbox
-from pinlater.worker._outbox.report import Message
 from pinlater.worker.context import RUNNING, attempt_number, why_lost
-from pinlater.worker.counts import TaskCounts
 from pinlater.worker.envelope import Opened
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.logs import fields_of
@@ -46,6 +45,10 @@ _ORIGINAL_CLAIM_MS = 180_000
 # A heartbeat comes whenever a third of a claim has passed, so that two may get lost.
 _HEARTBEATS_A_CLAIM = 3
 _INTERVAL_MIN_S = 0.1
+_CRASHES_MAX = 3
+# The log lines of unknown tasks: how often for each, and how many names are remembered.
+_LOGGED_EVERY_S = 60.0
+_NAMES_MAX = 100
 
 
 class HeldState(Enum):
@@ -85,7 +88,7 @@ class HeldJobs:
         self.outbox = outbox
         self.places = places
         self.share = run.slots.share(queue)
-        self.unknown_tasks = UnknownTasks(queue, tasks)
+        self.unknown_tasks: dict[str, float] = {}  # their names, and when the log had each (monotonic)
         self.context = contextvars.copy_context()  # each job runs in a copy, so no job sees another's variables
         self.waiting: deque[HeldJob] = deque()
         self.running: set[HeldJob] = set()
@@ -124,29 +127,19 @@ class HeldJobs:
         return popped
 
 
-class HeldJob:
-    """Equal to itself only: a job may be claimed again while its first, lost claim still runs."""
+class HeldJob(Lease):
+    """A claimed job. Its lease ends with the job, or with the message about its end (`handed_over`)."""
 
     state = HeldState.WAITING
     stopped: StopReason | None = None
     is_abandoned = False  # its function ignores cancellation
     of_task: Task[..., Any] | None = None  # once it is known
-    counts: TaskCounts | None = None  # of its task
     is_in_thread = False
     has_begun = False  # otherwise a cancellation of its task runs no line of it
     running: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None  # of its time limit
     slot_since_ms = 0.0  # by the time of the slots
     started_s = 0.0  # monotonic
-    # What the heartbeat thread has of it; see `Lease`.
-    is_renewed = False  # and the renewal ends with this job, not with its message
-    due_s = 0.0
-    keep_until_s: float | None = None
-    was_given_back = False
-    # What the server is told at the end; see `Reported`.
-    message: Message
-    maybe_applied = False
-    is_counted = False
 
     def __init__(self, jobs: HeldJobs, job: ClaimedJob, server_now_ms: int) -> None:
         self.job = job
@@ -254,7 +247,7 @@ class HeldJob:
         if run.on_end is not None:
             run.on_end(job, ending, result.error)
         if isinstance(result.error, ProcessDied):
-            ending = await blamed(run.client, job, ending)
+            ending = await self._blamed(ending)
         took_s = run.clock.monotonic() - self.started_s
         self.counts.note(ending.kind, took_s)
         if ending.kind is Kind.SUCCEEDED:
@@ -312,8 +305,41 @@ class HeldJob:
         self.state = HeldState.REPORTING  # it goes back after its delay; a stop must not give it back again, at once
         run.counts.unknown_tasks += 1
         delay_ms = run.settings.unknown_task_delay_ms
-        self._jobs.unknown_tasks.log(self.job, task, delay_ms, run.clock.monotonic())
+        self._log_unknown(task, delay_ms)
         await self._jobs.outbox.release(handed_over([self]), delay_ms)
+
+    def _log_unknown(self, task: str, delay_ms: int) -> None:
+        """Once a minute for each name. `task`: '' if the job names none."""
+        jobs, now_s = self._jobs, self._run.clock.monotonic()
+        if now_s - jobs.unknown_tasks.get(task, -math.inf) < _LOGGED_EVERY_S:
+            return
+        jobs.unknown_tasks = {**dict(list(jobs.unknown_tasks.items())[-_NAMES_MAX:]), task: now_s}
+        named, unnamed = f"no task {task!r} here", "the job names no task and the queue has no default task"
+        _log.warning(
+            "queue %s: %s (known: %s); such jobs go back for %s, without an attempt, for a worker that knows it",
+            jobs.queue, named if task else unnamed, ", ".join(sorted(jobs.tasks)), duration_text(delay_ms),
+            extra=fields_of(self.job),
+        )  # fmt: skip
+
+    async def _blamed(self, ending: Ending) -> Ending:
+        """How an attempt ended whose process has died. A job that has ended too many is given up, whatever attempts it has left."""
+        crashes = await self._earlier_crashes() + 1
+        if crashes < _CRASHES_MAX:
+            return ending
+        text = f"{ending.error_text}; given up: the job ended {crashes} processes"
+        return ending._replace(kind=Kind.GIVEN_UP, error_text=text, status=f"{ending.status}; given up")
+
+    async def _earlier_crashes(self) -> int:
+        """How many processes died while they ran this job, by its history; 0 if the server doesn't answer."""
+        job, died = self.job, type_name(ProcessDied)
+        try:
+            info = (await self._run.client.lookup([job.descriptor])).get(job.descriptor)
+        except PinLaterError as error:
+            _log.warning("queue %s: can't read the history of job %s: %s", job.queue, job.descriptor, error)
+            return 0
+        if info is None:
+            return 0
+        return sum(attempt.error_type == died for attempt in info.attempts) or info.custom_status.count(f"{died}:")
 
     # --- stopped from outside ---------------------------------------------------------------------------------------------
     def begin_limit(self) -> bool:

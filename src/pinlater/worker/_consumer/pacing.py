@@ -10,11 +10,42 @@ from typing import Protocol
 
 from pinlater.client.errors import PinLaterError, QueueNotFound, ServerUnreachable, TokenRequired
 from pinlater.client.values import Dequeued
-from pinlater.worker._consumer.outage import Outage
-from pinlater.worker._enqueueing.server_access import WHERE_FROM
+from pinlater.domain.clock import Clock
+from pinlater.domain.wording import span
+from pinlater.worker._enqueueing.servers import WHERE_FROM
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
 _log = logging.getLogger("pinlater.worker")
+_SAID_EVERY_S = 60.0
+
+
+class Outage:
+    """What the log says while a worker reaches no server: a line for all its queues, once a minute, and one when it reaches a server again.
+
+    Belongs to one run of a worker, whose consumers tell it what they see.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_s: float | None = None  # monotonic; None while servers are reached
+        self._said_at_s = 0.0
+
+    def continues(self, error: ServerUnreachable) -> None:
+        """No server was reached by a claim, which is made again. The text of the error names the servers."""
+        now_s = self._clock.monotonic()
+        if self._since_s is None:
+            self._since_s = self._said_at_s = now_s
+            _log.warning("can't claim, retrying: %s", error)
+        elif now_s - self._said_at_s >= _SAID_EVERY_S:
+            self._said_at_s = now_s
+            _log.warning("no server reached for %s, retrying: %s", span(round((now_s - self._since_s) * 1000)), error)
+
+    def ends(self) -> None:
+        """A server answered. Does nothing if there was no outage."""
+        if self._since_s is not None:
+            length_ms = round((self._clock.monotonic() - self._since_s) * 1000)
+            _log.info("a server answers again, after %s", span(length_ms))
+            self._since_s = None
 
 
 class Pacing(Protocol):
@@ -66,7 +97,7 @@ class PollingPace:
         self._failures += 1
         self._missing = isinstance(error, QueueNotFound)
         if isinstance(error, ServerUnreachable):
-            self._outage.goes_on(error)
+            self._outage.continues(error)
             self._said = False
         else:
             self._refused(error)

@@ -54,7 +54,7 @@ class Places:
     async def call(
         self, task: Task[..., Any], attempt: AttemptInput, context: JobContext, job: LimitedJob
     ) -> AttemptResult:
-        """How the attempt ended. Cancelling this kills a child process; a thread goes on."""
+        """How the attempt ended. Cancelling this kills a child process; a thread continues."""
         if task.options.runs_in is RunsIn.THREAD:
             return await self.threads.run(partial(call, task, attempt, context))
         try:

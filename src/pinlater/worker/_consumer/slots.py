@@ -16,29 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from math import inf, sqrt
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 LOOK_AHEAD_MS = 50.0
 # A job that would wait for a slot so long goes back. A queue of whose jobs none has ended for so long has long ones.
 LASTING_MS = 1_000.0
 _SMOOTHING = 0.1
 _SHORTEST_MS = 0.01
-
-
-class JobHolder(Protocol):
-    """Holds one queue's jobs."""
-
-    def start_next(self) -> None:
-        """Starts the job that has waited longest."""
-        ...
-
-    def give_back_newest(self, jobs: int) -> None:
-        """Gives back the waiting jobs that were claimed last."""
-        ...
-
-    def claim(self, limit: int) -> None:
-        """Begins the claim that the queue has asked for."""
-        ...
 
 
 class QueueShare:
@@ -49,18 +33,22 @@ class QueueShare:
     `asked`: jobs that its claim under way may bring, as far as they take a part of the allowance.
     `backlogged`: whether the queue seems to have more jobs at the server; True until a claim tells.
     `ended`: jobs that have given their slots back.
+    `start_next`, `claim`, `give_back_newest`: start the job that has waited longest, begin the claim that the queue has asked for, and give
+    back that many of the waiting jobs that were claimed last.
     """
 
     __slots__ = (
-        "_starts_ms", "asked", "backlogged", "ended", "ended_before", "holder", "mean_ms", "most", "queue", "running",
-        "used_ms", "waiting", "weight",
+        "_starts_ms", "asked", "backlogged", "claim", "ended", "ended_before", "give_back_newest", "mean_ms", "most", "queue",
+        "running", "start_next", "used_ms", "waiting", "weight",
     )  # fmt: skip
 
     def __init__(self, queue: str, weight: int, most: int) -> None:
         self.queue = queue
         self.weight = weight
         self.most = most
-        self.holder: JobHolder
+        self.start_next: Callable[[], None]
+        self.claim: Callable[[int], None]
+        self.give_back_newest: Callable[[int], None]
         self.used_ms = 0.0
         self.mean_ms: float | None = None
         self.running = self.waiting = self.asked = 0
@@ -160,6 +148,11 @@ class Slots:
     def share(self, queue: str) -> QueueShare:
         """A queue's share."""
         return self._shares[queue]
+
+    def end_claiming(self) -> None:
+        """The worker stops: no queue waits for a claim any longer."""
+        for share in self._shares.values():
+            share.claim(0)
 
     # --- jobs -------------------------------------------------------------------------------------------------------------
     def add_waiting(self, share: QueueShare, jobs: int) -> None:

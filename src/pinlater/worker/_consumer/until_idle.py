@@ -25,8 +25,8 @@ _NO_FLUSH_MS = 24 * 3_600_000
 
 
 def settings_until_idle(settings: WorkerSettings) -> WorkerSettings:
-    """The same settings, without waiting claims and without prefetch."""
-    return replace(settings, wait_ms=0, prefetch_max=0, ack_flush_ms=_NO_FLUSH_MS)
+    """The same settings, without waiting claims, prefetch and a limit of jobs."""
+    return replace(settings, wait_ms=0, prefetch_max=0, ack_flush_ms=_NO_FLUSH_MS, recycle_jobs_max=None)
 
 
 def in_threads(tasks: Mapping[str, Task[..., Any]]) -> dict[str, Task[..., Any]]:
@@ -47,6 +47,7 @@ class Idleness:
 
     def __init__(self, run: WorkerRun) -> None:
         self._run = run
+        self.consumers: list[Consumer] = []
         self._idle: set[IdlePace] = set()
         self.jobs_ended = 0
         self.failure: PinLaterError | None = None
@@ -54,12 +55,12 @@ class Idleness:
 
     def add_consumer(self, queue: str, tasks: Mapping[str, Task[..., Any]], default: Task[..., Any] | None) -> None:
         """Adds a queue to the run."""
-        self._run.consumers.append(Consumer(self._run, queue, tasks, default, partial(IdlePace, self)))
+        self.consumers.append(Consumer(self._run, queue, tasks, default, partial(IdlePace, self)))
 
     def found_nothing(self, pace: IdlePace) -> None:
         """A consumer has no job. Ends the run if that is true of all of them."""
         self._idle.add(pace)
-        if len(self._idle) == len(self._run.consumers):
+        if len(self._idle) == len(self.consumers):
             self._stop()
 
     def failed(self, error: PinLaterError) -> None:
@@ -77,7 +78,7 @@ class Idleness:
         self._wake_consumers()
 
     def _wake_consumers(self) -> None:
-        for consumer in self._run.consumers:
+        for consumer in self.consumers:
             consumer.jobs.changed.set()
         self._run.offer_claims()
 

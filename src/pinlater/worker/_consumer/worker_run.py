@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence, Sized
-from os import PathLike
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.values import ClaimedJob, WorkerInfo
 from pinlater.domain.clock import Clock
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import ChildSetup
-from pinlater.worker._consumer.outage import Outage
-from pinlater.worker._consumer.recycling import Recycling
-from pinlater.worker._consumer.slots import LASTING_MS, JobHolder, Slots
+from pinlater.worker._consumer.pacing import Outage
+from pinlater.worker._consumer.slots import LASTING_MS, Slots
+from pinlater.worker._enqueueing.servers import Addresses
 from pinlater.worker._outbox.heartbeater import Heartbeater
-from pinlater.worker._outbox.introduction import Introduction, new_number, own_info
 from pinlater.worker._outbox.leases import Lease
 from pinlater.worker._outbox.outbox import Outbox
+from pinlater.worker._outbox.renewals import Introduction, new_number, own_info
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import RetryPolicy
@@ -44,45 +43,9 @@ class RunOptions(NamedTuple):
     retry: RetryPolicy
     counts: WorkerCounts
     child_setups: Sequence[ChildSetup] = ()
-    servers_of_children: str | PathLike[str] | Sequence[str] | None = None
+    servers_of_children: Addresses = None
     number: int | None = None
     info: WorkerInfo | None = None
-
-
-class ClaimerState(Protocol):
-    """What others ask of the claimer of a queue."""
-
-    blocked_since_s: float | None
-
-    @property
-    def server_answers(self) -> bool: ...
-
-
-class JobsInHand(Protocol):
-    """What others ask of the jobs of a queue. `running`: those that have slots. `changed` is set when a function has ended."""
-
-    changed: asyncio.Event
-
-    @property
-    def running(self) -> Sized: ...
-
-    @property
-    def abandoned_functions(self) -> int: ...
-
-
-class QueueConsumer(JobHolder, Protocol):
-    """One queue's consumer, as all others see it."""
-
-    queue: str
-    outbox: Outbox
-
-    @property
-    def jobs(self) -> JobsInHand: ...
-
-    @property
-    def claimer(self) -> ClaimerState: ...
-
-    async def run(self) -> None: ...
 
 
 class WorkerRun:
@@ -99,30 +62,43 @@ class WorkerRun:
         self.retry = options.retry
         self.counts = options.counts
         self.outage = Outage(clock)
-        self.recycling = Recycling()
         self.recycled = ""  # why the worker ends so that another replaces it
         self.slots = Slots(settings.concurrency, settings.prefetch_max, clock.monotonic)
         self.stop = asyncio.Event()
         self.stop_now = asyncio.Event()
-        self.consumers: list[QueueConsumer] = []
+        self.outboxes: list[Outbox] = []  # of all queues
         self.on_end: OnEnd | None = None
         self.on_slot_freed: Callable[[], None] = self.offer_claims
         self._offers_claims = self._looks = False  # soon
         self.introduction = Introduction(
             options.number or new_number(),
             options.info or own_info(clock, settings.concurrency),
-            lambda: sum([len(consumer.jobs.running) for consumer in self.consumers]),
+            lambda: self.slots.running,
             clock.monotonic,
         )
-        heartbeater.introduce(self.introduction)
+        heartbeater.renewals.introduction = self.introduction
 
-    @property
-    def abandoned_functions(self) -> int:
-        """Functions that still run although the worker gave up on their jobs."""
-        return sum(consumer.jobs.abandoned_functions for consumer in self.consumers)
+    # --- recycling --------------------------------------------------------------------------------------------------------
+    def jobs_left(self) -> int | None:
+        """How many jobs the process may still claim; None for no limit."""
+        most = self.settings.recycle_jobs_max
+        return None if most is None else max(0, most - self.counts.claimed)
 
-    def recycle(self, reason: str) -> None:
-        """Stops in order, so that another worker replaces this one."""
+    def recycle_at_a_limit(self, age_s: float = 0, memory_bytes: int = 0) -> None:
+        """Stops in order, so that another worker replaces this one, if it has reached one of its limits.
+
+        The worker only ends, with the exit code 75; its supervisor starts the next one (`pinlater worker --processes`, systemd,
+        Kubernetes).
+        """
+        limits = self.settings
+        if self.jobs_left() == 0:
+            reason = f"{self.counts.claimed} jobs claimed"
+        elif limits.recycle_age_ms is not None and age_s * 1000 >= limits.recycle_age_ms:
+            reason = f"{age_s:.0f} s old"
+        elif limits.recycle_memory_bytes_max is not None and memory_bytes >= limits.recycle_memory_bytes_max:
+            reason = f"{memory_bytes} bytes in memory"
+        else:
+            return
         if not self.stop.is_set():
             self.recycled = reason
             _log.info("the worker ends so that another replaces it: %s", reason)
@@ -137,9 +113,9 @@ class WorkerRun:
 
     def outbox_with_acks(self, own: Outbox) -> Outbox:
         """Whose acks ride on a claim: those of its own queue, or if there are none, of the queue with the most."""
-        if own.waiting_acks or len(self.consumers) == 1:
+        if own.waiting_acks or len(self.outboxes) == 1:
             return own
-        return max([consumer.outbox for consumer in self.consumers], key=lambda outbox: outbox.waiting_acks)
+        return max(self.outboxes, key=lambda outbox: outbox.waiting_acks)
 
     # --- slots ------------------------------------------------------------------------------------------------------------
     def jobs_came(self) -> None:
@@ -152,7 +128,7 @@ class WorkerRun:
     def start_waiting(self) -> None:
         """Starts waiting jobs while slots are free."""
         while not self.stop.is_set() and (share := self.slots.next_start()) is not None:
-            share.holder.start_next()
+            share.start_next()
 
     def offer_claims(self) -> None:
         """The worker may need more jobs: begins claims once what is ready to run has run."""
@@ -163,15 +139,14 @@ class WorkerRun:
     def _begin_claims(self) -> None:
         self._offers_claims = False
         if self.stop.is_set():
-            for consumer in self.consumers:
-                consumer.claim(0)
+            self.slots.end_claiming()
             return
         for share, limit in self.slots.claims():
-            share.holder.claim(limit)
+            share.claim(limit)
 
     def _give_back_surplus(self) -> None:
         for share, jobs in self.slots.take_surplus().items():
-            share.holder.give_back_newest(jobs)
+            share.give_back_newest(jobs)
 
     def _look_later(self) -> None:
         if not self._looks:

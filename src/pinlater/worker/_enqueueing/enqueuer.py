@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
-from os import PathLike
 from typing import TypeVar, cast
 
 from pinlater.client import _job_calls, _service_calls
@@ -21,6 +21,7 @@ from pinlater.client._retries import Resend, may_be_stored, repeats_end_at
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
 from pinlater.client.errors import (
+    CallerError,
     OutcomeUnknown,
     PinLaterError,
     PriorityNotSupported,
@@ -35,71 +36,70 @@ from pinlater.domain.errors import adding
 from pinlater.domain.wording import counted
 from pinlater.worker import envelope
 from pinlater.worker._enqueueing.partly_enqueued import PartlyEnqueued, RestOfJobs, UnknownRequest, telling
-from pinlater.worker._enqueueing.queue_creation import QueueCreation
-from pinlater.worker._enqueueing.server_access import WHERE_FROM, ServerAccess
+from pinlater.worker._enqueueing.servers import WHERE_FROM, Addresses, WorkerServers
 from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
 from pinlater.worker.context import RUNNING, JobContext
 
+_log = logging.getLogger("pinlater.worker")
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
-Servers = str | PathLike[str] | Sequence[str] | None
 _JOBS_A_REQUEST = 500
 _BYTES_A_REQUEST = 4 * 1024 * 1024
 _OWN = "own"
+_NOT_AGAIN_S = 60.0
 _BODY = attrgetter("body")
-_BY_DEFAULT = ServerAccess()
 _WOULD_BLOCK = "this would block the event loop: await the form that ends in _async"
 
 
-class Enqueuer:
-    """Uses the client that the worker was given, or else opens one when first needed."""
+class _EnqueueTarget:
+    """Where an enqueuer sends jobs, and what it knows of the servers there."""
 
-    def __init__(
-        self,
-        servers: Servers | AsyncClient | Client,
-        source: str | None,
-        clock: Clock,
-        access: ServerAccess = _BY_DEFAULT,
-        *,
-        enqueue_servers: Servers = None,
-        auto_create: bool = False,
-    ) -> None:
-        self._access = access
-        self._servers = servers
-        self._enqueue_servers = enqueue_servers
-        self._source = source
-        self.clock = clock  # the worker's, or that of a test
+    def __init__(self, servers: WorkerServers) -> None:
+        self.servers = servers
+        self.keeps_headers: bool | None = None
+        self.refusals: dict[str, tuple[float, CallerError]] = {}  # to create queues, and when (monotonic)
         self._own: dict[str, Client] = {}
-        self._keeps_headers: bool | None = None
+
+    def client(self, clock: Clock) -> AsyncClient | Client:
+        """The client that the worker was given, or one that is opened when first needed."""
+        given = self.servers.given
+        if isinstance(given, AsyncClient | Client):
+            return given
+        # Two threads may come here at once: one client is kept, the other never connected.
+        return self._own.get(_OWN) or self._own.setdefault(_OWN, self.servers.sync_client(clock))
+
+    def close(self) -> None:
+        """Closes the client that it opened."""
+        for client in self._own.values():
+            client.close()
+        self._own.clear()
+
+
+class Enqueuer:
+    """Belongs to one worker. `clock`: the worker's, or that of a test."""
+
+    def __init__(self, servers: WorkerServers, clock: Clock, *, auto_create: bool = False) -> None:
+        self.clock = clock
+        self._target = _EnqueueTarget(servers)
         self._auto_create = auto_create
-        self._creation = QueueCreation()
         self._outages = OutageLog()
 
-    def use(self, servers: Servers | AsyncClient) -> None:
-        """Uses these servers, or this open client, from now on."""
-        if servers != self._servers:
-            self.close()
-            self._servers, self._enqueue_servers = servers, None
-            self._keeps_headers, self._creation = None, QueueCreation()
+    def use(self, servers: Addresses) -> None:
+        """Uses these servers from now on."""
+        if servers != self._target.servers.given:
+            self._target.close()
+            self._target = _EnqueueTarget(self._target.servers.instead(servers))
 
     @contextlib.contextmanager
-    def redirected(self, servers: Servers | AsyncClient | Client, clock: Clock | None = None) -> Iterator[None]:
+    def redirected(self, servers: AsyncClient | Client | Addresses, clock: Clock | None = None) -> Iterator[None]:
         """Uses these servers or this client meanwhile, and this clock if one is given."""
-        before = self._servers, self._enqueue_servers, self.clock, self._keeps_headers, self._own, self._creation
-        self._servers, self._enqueue_servers, self.clock = servers, None, clock or self.clock
-        self._keeps_headers, self._own, self._creation = None, {}, QueueCreation()
+        before = self._target, self.clock
+        self._target, self.clock = _EnqueueTarget(self._target.servers.instead(servers)), clock or self.clock
         try:
             yield
         finally:
-            self.close()
-            (
-                self._servers,
-                self._enqueue_servers,
-                self.clock,
-                self._keeps_headers,
-                self._own,
-                self._creation,
-            ) = before
+            self._target.close()
+            self._target, self.clock = before
 
     def send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None) -> list[Placed]:
         """Enqueues jobs in order. Reads the jobs of the next request while one is under way.
@@ -119,12 +119,12 @@ class Enqueuer:
             raise
 
     def _send(self, sending: _JobsToSend) -> list[Placed]:
-        if self._keeps_headers is None:
+        if self._target.keeps_headers is None:
             try:
                 self._carry_out(_service_calls.server_info(on_queue("enqueue", sending.queue)))
-                self._keeps_headers = True
+                self._target.keeps_headers = True
             except UnknownMethod:
-                self._keeps_headers = False
+                self._target.keeps_headers = False
         while request := sending.take():
             try:
                 answer = self._carry_out(request, sending.prepare if sending.has_more else None, sending)
@@ -149,12 +149,12 @@ class Enqueuer:
             raise
 
     async def _send_async(self, sending: _JobsToSend) -> list[Placed]:
-        if self._keeps_headers is None:
+        if self._target.keeps_headers is None:
             try:
                 await self._carry_out_async(_service_calls.server_info(on_queue("enqueue", sending.queue)))
-                self._keeps_headers = True
+                self._target.keeps_headers = True
             except UnknownMethod:
-                self._keeps_headers = False
+                self._target.keeps_headers = False
         while request := sending.take():
             try:
                 answer = await self._carry_out_async(request, sending)
@@ -169,13 +169,26 @@ class Enqueuer:
     def _creating(
         self, queue: str, missing: QueueNotFound, sending: _JobsToSend | None = None
     ) -> Iterator[ClientCall[None]]:
-        """The call that creates the queue of an enqueue that was refused because there is none. Raises `missing` if it is not made."""
+        """The call that creates the queue of a refused enqueue, to be executed within the block. So enqueues to queues that exist cost
+        no further call. Raises `missing`, with the reason, if the queue is not created.
+
+        The server decides: its setting may forbid it, and it refuses queues that were deleted within the last day. After a refusal it is
+        not asked again for a minute. A queue that an enqueue and a claim of one worker create at the same time is logged twice.
+        """
         if not self._auto_create:
             raise missing
         if sending is not None:
             sending.is_refused = True
-        with self._creation.call(queue, missing, self.clock.monotonic) as call:
-            yield call
+        refusals, monotonic = self._target.refusals, self.clock.monotonic
+        refused_s, refusal = refusals.get(queue, (0.0, None))
+        if refusal is not None and monotonic() - refused_s < _NOT_AGAIN_S:
+            raise not_created(missing, refusal)
+        try:
+            yield _service_calls.ensure_queue(queue)
+        except CallerError as error:
+            refusals[queue] = monotonic(), adding(error, "")  # without its traceback, whose frames hold jobs
+            raise not_created(missing, error) from None
+        _log.info("queue %s: created, since it did not exist", queue)
         if sending is not None:
             sending.is_refused = False
 
@@ -189,47 +202,41 @@ class Enqueuer:
     async def create_queues_async(self, names: Sequence[str]) -> None:
         """`create_queues`, for coroutines of any event loop."""
         for name in names:
-            await asyncio.wrap_future(self._client().submit(_service_calls.create_queue(name)))
+            await asyncio.wrap_future(self._target.client(self.clock).submit(_service_calls.create_queue(name)))
 
     async def ask_async(self, call: ClientCall[T]) -> T:
-        """Carries out a call, for coroutines of any event loop. An enqueue creates its queue as `send` does."""
+        """Executes a call, for coroutines of any event loop. An enqueue creates its queue as `send` does."""
         try:
-            return await asyncio.wrap_future(self._client().submit(call))
+            return await asyncio.wrap_future(self._target.client(self.clock).submit(call))
         except QueueNotFound as missing:
             if call.resend is not Resend.KEYED:
                 raise
             with self._creating(call.args[0].queue, missing) as creation:
-                await asyncio.wrap_future(self._client().submit(creation))
-            return await asyncio.wrap_future(self._client().submit(call))
-
-    def close(self) -> None:
-        """Closes the client that it opened."""
-        for client in self._own.values():
-            client.close()
-        self._own.clear()
+                await asyncio.wrap_future(self._target.client(self.clock).submit(creation))
+            return await asyncio.wrap_future(self._target.client(self.clock).submit(call))
 
     def request(self, queue: str, jobs: list[Job]) -> ClientCall[Enqueued]:
         """A new request."""
-        sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
+        sent = jobs if self._target.keeps_headers else [envelope.sealed_job(job) for job in jobs]
         return _job_calls.enqueue(queue, sent, _job_calls.new_request_key(), False)
 
     def repeat(self, request: UnknownRequest) -> ClientCall[Enqueued]:
         """A request that may be stored, to be sent again. Raises OutcomeUnknown if servers may have forgotten its key, and its jobs have no
         unique keys."""
         jobs = request.call.args[0].jobs
-        if self.clock.monotonic() + self._client().call_timeout_s <= repeats_end_at(request.began_s):
+        if self.clock.monotonic() + self._target.client(self.clock).call_timeout_s <= repeats_end_at(request.began_s):
             return request.call.as_repeat()
         if any(job.unique_key is None for job in jobs):
             raise OutcomeUnknown(
                 f"{counted(len(jobs), 'job')} may be stored or not, and it is too late to send them again under their request key. "
                 "Look for them; as a list, `enqueue_many(list(rest))`, they are enqueued anew"
             )
-        return self._client().with_new_key(request.call)
+        return self._target.client(self.clock).with_new_key(request.call)
 
     def _carry_out(
         self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None, sending: _JobsToSend | None = None
     ) -> T:
-        client = self._client()
+        client = self._target.client(self.clock)
         job = RUNNING.get()
         if job is None:
             return client.carry_out(call, meanwhile) if isinstance(client, Client) else client.submit(call).result()
@@ -247,43 +254,36 @@ class Enqueuer:
     async def _carry_out_async(self, call: ClientCall[T], sending: _JobsToSend | None = None) -> T:
         job = RUNNING.get()
         if job is None:
-            return await asyncio.wrap_future(self._client().submit(call))
+            return await asyncio.wrap_future(self._target.client(self.clock).submit(call))
         waiting = self._of_a_job(job, call)
         if sending is not None:
             sending.waiting = waiting
         with contextlib.closing(waiting):
             while True:
                 try:
-                    return cast("T", await asyncio.wrap_future(self._client().submit(waiting.call)))
+                    return cast("T", await asyncio.wrap_future(self._target.client(self.clock).submit(waiting.call)))
                 except PinLaterError as error:
                     pause_s = waiting.pause_s(error)
                 await asyncio.sleep(pause_s)
 
     def _of_a_job(self, job: JobContext, call: ClientCall[T]) -> WaitingEnqueue:
         """The call as one of the running job, which waits."""
-        timeout_s = self._client().call_timeout_s
-        return WaitingEnqueue(job, call, self.clock.monotonic, self._outages, self._client().with_new_key, timeout_s)
+        client = self._target.client(self.clock)
+        monotonic, timeout_s = self.clock.monotonic, client.call_timeout_s
+        return WaitingEnqueue(job, call, monotonic, self._outages, client.with_new_key, timeout_s)
 
     def _wait(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
-        client = self._client()
+        client = self._target.client(self.clock)
         return client.carry_out(call, meanwhile) if isinstance(client, Client) else client.submit(call).result()
 
-    def _client(self) -> AsyncClient | Client:
-        if isinstance(self._servers, AsyncClient | Client):
-            return self._servers
-        own = self._own.get(_OWN)
-        if own is None:  # two threads may come here at once: one client is kept, the other never connected
-            tls, token = self._access
-            made = Client(
-                self._servers,
-                enqueue_servers=self._enqueue_servers,
-                source=self._source,
-                tls=tls,
-                token=token,
-                clock=self.clock,
-            )
-            own = self._own.setdefault(_OWN, made)
-        return own
+
+def not_created(missing: PinLaterError, refusal: CallerError) -> PinLaterError:
+    """The error of a call whose queue is missing, with the reason why it was not created. An original server gives none."""
+    if isinstance(refusal, UnknownMethod):
+        return missing
+    if isinstance(refusal, QueueNotFound):
+        return adding(refusal, "")  # each caller is told its own rest of the jobs
+    return adding(missing, f"; it can't be created: {refusal.message}")
 
 
 def _job_with_priority(queue: str, request: ClientCall[Enqueued] | None, error: PriorityNotSupported) -> str:

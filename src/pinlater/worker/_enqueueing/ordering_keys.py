@@ -16,7 +16,7 @@ class OrderingKeys:
     """Makes the ordering keys of a task's calls."""
 
     def __init__(self, task: str, make: Callable[..., str | None], parameters: Parameters) -> None:
-        """Raises TypeError if `make` takes what is no argument of the task."""
+        """Raises TypeError if `make` takes a parameter that is not an argument of the task."""
         if not callable(make):
             raise TypeError(
                 f"task {task}: ordering_key must be a function of the task's arguments, such as {_EXAMPLE}, not {make!r}; "
@@ -39,7 +39,7 @@ class OrderingKeys:
 
     def of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
         """The key of a call with these arguments, which fit the task. Raises what the function raises, and TypeError or ValueError if the
-        result is not an ordering key; None is no key."""
+        result is not an ordering key; None means no key."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
@@ -49,7 +49,7 @@ class OrderingKeys:
 
 
 def check_ordering_key(task: str, key: object) -> None:
-    """Raises TypeError or ValueError if no job can have this ordering key; None is no key."""
+    """Raises TypeError or ValueError if no job can have this ordering key; None means no key."""
     if not isinstance(key, str | None):
         raise TypeError(f"task {task}: ordering_key must be a str, not {type(key).__name__}")
     if key is not None and not 1 <= len(key.encode()) <= ORDERING_KEY_BYTES_MAX:

@@ -1,5 +1,5 @@
 """Renews the claims of jobs in hand, from a thread with its own event loop and connections: a task that blocks the worker's loop keeps
-its claim.
+its claim. Whatever else must answer meanwhile runs there too: the probes, and the supervisor's channel.
 
 Weakness: code that holds the interpreter's lock for long stops this thread too; run such code in a child process.
 """
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.domain.clock import Clock
-from pinlater.worker._outbox.introduction import Introduction
+from pinlater.worker._outbox.blocked_loop import LoopWatchdog, UnstartedJobs
 from pinlater.worker._outbox.leases import Leases
-from pinlater.worker._outbox.loop_watchdog import LoopWatchdog
 from pinlater.worker._outbox.renewals import Renewals
-from pinlater.worker._outbox.unstarted_jobs import UnstartedJobs
 
+_log = logging.getLogger("pinlater.worker")
 _JOIN_S = 5.0
+# Completes the future when it serves, or with the error if it can't; runs until it is cancelled.
+Service = Callable[["Future[None]"], Coroutine[Any, Any, None]]
 
 
 class Heartbeater:
@@ -31,45 +34,37 @@ class Heartbeater:
         self._new_client = new_client
         self._unread = unread
         self.leases = Leases(clock)
-        self._renewals = Renewals(self.leases, clock)
+        self.renewals = Renewals(self.leases, clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
         self._thread: threading.Thread | None = None
 
-    @property
-    def errors(self) -> int:
-        """Heartbeats that failed."""
-        return self._renewals.errors
-
-    @property
-    def failing(self) -> bool:
-        """Whether the latest heartbeat of any claim in hand failed."""
-        return self._renewals.failing
-
-    def introduce(self, introduction: Introduction) -> None:
-        """Heartbeats say what this process is. To be called before `start`."""
-        self._renewals.introduction = introduction
-
-    def start(self) -> None:
-        """Starts the thread, which watches the caller's event loop."""
+    def start(self, *services: Service) -> None:
+        """Starts the thread, which watches the caller's event loop. Returns when the services run; raises the error of one that can't."""
         watchdog = LoopWatchdog(asyncio.get_running_loop(), self.leases.lock, time.monotonic)
-        ready = threading.Event()
+        serves = {service: Future[None]() for service in services}
+        ready: Future[None] = Future()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self.run(watchdog, ready.set)), name="pinlater-heartbeats", daemon=True
+            target=lambda: asyncio.run(self.run(watchdog, ready, serves)), name="pinlater-heartbeats", daemon=True
         )
         self._thread.start()
-        ready.wait()
+        try:
+            for future in (ready, *serves.values()):
+                future.result()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
-        """Ends the thread and the heartbeat under way."""
+        """Ends the thread, its services and the heartbeat under way."""
         self.request_stop()
         if self._thread is not None:
             self._thread.join(_JOIN_S)  # a name server that doesn't answer must not keep the worker from ending
 
     def request_stop(self) -> None:
         """Makes `run` return."""
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stopped.set)
 
     def wake(self) -> None:
@@ -78,13 +73,14 @@ class Heartbeater:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     # --- in the thread ----------------------------------------------------------------------------------------------------
-    async def run(self, watchdog: LoopWatchdog, ready: Callable[[], object]) -> None:
-        """Sends heartbeats until `request_stop`. Calls `ready` as soon as that may be called."""
+    async def run(self, watchdog: LoopWatchdog, ready: Future[None], services: dict[Service, Future[None]]) -> None:
+        """Sends heartbeats until `request_stop`. Completes `ready` as soon as that may be called."""
         self._loop = asyncio.get_running_loop()
-        ready()
+        tasks = [asyncio.create_task(_guarded(service, serves)) for service, serves in services.items()]
+        ready.set_result(None)
         async with self._new_client() as client:
-            unstarted = UnstartedJobs(self.leases, self._renewals, watchdog, self._unread)
-            tasks = [
+            unstarted = UnstartedJobs(self.leases, self.renewals, watchdog, self._unread)
+            tasks += [
                 asyncio.create_task(self._renew_until_cancelled(client)),
                 asyncio.create_task(unstarted.give_back_until_cancelled(client)),
             ]
@@ -98,8 +94,18 @@ class Heartbeater:
             while True:
                 self._changed.clear()
                 due, wait_s = self.leases.take_due()
-                for queue, leases in self._renewals.requests(due):
-                    requests.create_task(self._renewals.renew(client, queue, leases, self._changed.set))
+                for queue, leases in self.renewals.requests(due):
+                    requests.create_task(self.renewals.renew(client, queue, leases, self._changed.set))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await self._changed.wait()
+
+
+async def _guarded(service: Service, serves: Future[None]) -> None:
+    try:
+        await service(serves)
+    except Exception as error:  # noqa: BLE001 - raised by `start`, or logged
+        if serves.done():
+            _log.exception("a background service failed")
+        else:
+            serves.set_exception(error)

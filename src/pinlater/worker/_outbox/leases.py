@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
-from pinlater.client.values import AckResult, Claim, ClaimedJob
+from pinlater.client.values import Ack, AckResult, Checkpoint, Claim, ClaimedJob
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
-from pinlater.worker._outbox.loop_watchdog import LoopWatchdog
+from pinlater.worker.counts import TaskCounts
 
 _log = logging.getLogger("pinlater.worker")
 _UNREAD_MAX = 10_000
@@ -22,34 +22,45 @@ _SHORTEST_S = 0.1
 QueueShard = tuple[str, str]
 
 
-class Lease(Protocol):
-    """A claim that is kept alive. Equal to itself only: a job may be claimed again while its first claim is still here.
+class GiveBack(NamedTuple):
+    """Ends a claim without using up an attempt; the job is due again after `delay_ms`."""
+
+    claim: Claim
+    delay_ms: int
+
+
+Message = Ack | GiveBack | Checkpoint
+
+
+class Lease:
+    """A claim that is renewed until the server has the message that ends it. Equal to itself only: a job may be claimed again while its
+    first claim is still here.
 
     `interval_s`: of its heartbeats. `due_s`: when the next one is (monotonic).
     `keep_until_s`: until when the claim of a started job is renewed (monotonic); None of a job that has not started.
     `was_given_back`: the heartbeat thread has released it before it started. The lock of `Leases` decides between the two.
+    `message`: what the server is told at the end; set once. `maybe_applied`: an earlier try to tell it may have reached the server.
+    `counts`: of its task. `is_counted`: they have counted the attempt that ends with this ack.
     """
 
-    is_renewed: bool
-    due_s: float
-    was_given_back: bool
-
-    @property
-    def job(self) -> ClaimedJob: ...
-
-    @property
-    def interval_s(self) -> float: ...
-
-    @property
-    def keep_until_s(self) -> float | None: ...
+    job: ClaimedJob
+    interval_s: float
+    is_renewed = False
+    due_s = 0.0
+    keep_until_s: float | None = None
+    was_given_back = False
+    message: Message
+    maybe_applied = False
+    counts: TaskCounts | None = None
+    is_counted = False
 
     def lost(self, result: AckResult) -> None:
         """Called by the heartbeat thread: the claim has ended."""
-        ...
+        raise NotImplementedError
 
     def given_back(self) -> None:
         """Called by the heartbeat thread: it released the claim."""
-        ...
+        raise NotImplementedError
 
 
 L = TypeVar("L", bound=Lease)
@@ -144,14 +155,14 @@ class Leases:
 
     # --- a blocked event loop ---------------------------------------------------------------------------------------------
     def take_unstarted(
-        self, unread: Sequence[ClaimedJob], watchdog: LoopWatchdog
+        self, unread: Sequence[ClaimedJob], is_blocked: Callable[[], bool]
     ) -> tuple[list[Lease], list[ClaimedJob]]:
         """Removes jobs that have not started, to be given back: leases, and `unread` jobs of answers that the loop has not read.
 
-        Nothing if the loop has run meanwhile: the lock makes sure that the loop sees this decision in all that it does later.
+        Returns none if the loop has run meanwhile: the lock makes sure that the loop sees this decision in all that it does later.
         """
         with self.lock:
-            if not watchdog.still_waiting:
+            if not is_blocked():
                 return [], []
             leases = [lease for lease in self._held if lease.keep_until_s is None]
             for lease in leases:

@@ -13,19 +13,22 @@ import contextlib
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
-from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
 from pinlater.domain.wording import counted
 from pinlater.worker._attempts.endings import Ending, Kind
-from pinlater.worker._outbox.delivery import Delivery
-from pinlater.worker._outbox.report import ACKS_PER_REQUEST_MAX, GiveBack, Reported, first_request, mark_maybe_applied
-from pinlater.worker._outbox.retry_queue import RetryQueue
-from pinlater.worker.counts import WorkerCounts
+from pinlater.worker._outbox.delivery import (
+    ACKS_PER_REQUEST_MAX,
+    Delivery,
+    RetryQueue,
+    acks_of,
+    first_request,
+    mark_maybe_applied,
+)
+from pinlater.worker._outbox.leases import GiveBack, Lease
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
 _log = logging.getLogger("pinlater.worker")
@@ -34,48 +37,24 @@ _FIRST_TRY_S = 5.0
 
 
 class Outbox:
-    """Belongs to one queue. Calls `settled` with the jobs whose claims need no more heartbeats."""
+    """Belongs to one queue."""
 
-    def __init__(
-        self,
-        client: AsyncClient,
-        queue: str,
-        settings: WorkerSettings,
-        counts: WorkerCounts,
-        clock: Clock,
-        settled: Callable[[Sequence[Reported]], object],
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._queue = queue
+    def __init__(self, delivery: Delivery, settings: WorkerSettings) -> None:
+        self.delivery = delivery
+        self._client, self._queue = delivery.client, delivery.queue
         self._settings = settings
-        self._delivery = Delivery(client, queue, counts, clock, settings.retry_delay_ms, settled)
-        self._acks: deque[Reported] = deque()  # bounded by the jobs that a worker may hold
+        self._acks: deque[Lease] = deque()  # bounded by the jobs that a worker may hold
         self._filled = asyncio.Event()  # there are acks
         self._since_s = 0.0  # when the oldest came, by the event loop's time
         self._retries: dict[str, RetryQueue] = {}  # by shard; each is there while it has reports
         self._retrying: asyncio.TaskGroup | None = None
 
     @property
-    def original_server(self) -> bool:
-        """Whether the server has no outcomes, releases and error types."""
-        return self._delivery.original_server
-
-    @original_server.setter
-    def original_server(self, is_original: bool) -> None:
-        self._delivery.original_server = is_original
-
-    @property
     def waiting_acks(self) -> int:
         """Acks that may ride on a claim."""
         return len(self._acks)
 
-    @property
-    def undelivered_count(self) -> int:
-        """Reports that the server has not taken or refused yet."""
-        return len(self._acks) + sum(map(len, self._retries.values()))
-
-    async def end(self, held: Reported, ending: Ending) -> None:
+    async def end(self, held: Lease, ending: Ending) -> None:
         """Reports how an attempt ended: an ack with the next claim or soon, a release or a new run time at once.
 
         The counts of the job's task have counted the attempt; they learn of it if its claim had ended before.
@@ -110,9 +89,9 @@ class Outbox:
             token=job.token,
             retry_delay_ms=ending.delay_ms,
             final=ending.kind is Kind.GIVEN_UP,
-            error_type="" if self.original_server else ending.error_type,
-            error_text="" if self.original_server else ending.error_text,
-            append_status=f"{ending.status}\n" if self.original_server else "",
+            error_type="" if self.delivery.original_server else ending.error_type,
+            error_text="" if self.delivery.original_server else ending.error_text,
+            append_status=f"{ending.status}\n" if self.delivery.original_server else "",
         )
 
     async def checkpoint(self, item: Checkpoint) -> AckResult:
@@ -133,49 +112,49 @@ class Outbox:
             await asyncio.sleep(self._backoff_s(failures))
 
     async def _checkpoint_once(self, item: Checkpoint) -> AckResult:
-        if not self.original_server:
+        if not self.delivery.original_server:
             return (await self._client.checkpoint(self._queue, [item]))[0]
         await self._client.checkpoint_plain(self._queue, [item])
         return AckResult(item.descriptor, Outcome.APPLIED)
 
-    async def release(self, jobs: Sequence[Reported], delay_ms: int = 0) -> None:
+    async def release(self, jobs: Sequence[Lease], delay_ms: int = 0) -> None:
         """Gives jobs back, so that they keep their attempts. Retried as long as the worker runs."""
         await self._send_now(self._give_backs(jobs, delay_ms))
 
-    def release_soon(self, jobs: Sequence[Reported]) -> None:
+    def release_soon(self, jobs: Sequence[Lease]) -> None:
         """The same, without waiting for the server."""
         if self._retrying is None:  # the worker is about to send all that is left
             self._keep(self._give_backs(jobs), at_once=True)
         else:
             self._retrying.create_task(self.release(jobs), name=f"jobs of {self._queue} go back")
 
-    def _give_backs(self, jobs: Sequence[Reported], delay_ms: int = 0) -> list[Reported]:
-        sendable = [held for held in jobs if held.job.token or self.original_server]
+    def _give_backs(self, jobs: Sequence[Lease], delay_ms: int = 0) -> list[Lease]:
+        sendable = [held for held in jobs if held.job.token or self.delivery.original_server]
         for held in sendable:
             held.message = GiveBack(Claim(held.job.descriptor, held.job.token), delay_ms)
         return sendable
 
     # --- acks that ride on a claim ----------------------------------------------------------------------------------------
-    def take(self) -> list[Reported]:
+    def take(self) -> list[Lease]:
         """Acks that ride on a claim; `delivered` or `undelivered` must follow."""
         taken = [self._acks.popleft() for _ in range(min(len(self._acks), ACKS_PER_REQUEST_MAX))]
         if not self._acks:
             self._filled.clear()
         return taken
 
-    def riding(self, acks: Sequence[Reported]) -> AckBatch | None:
+    def riding(self, acks: Sequence[Lease]) -> AckBatch | None:
         """The acks as a part of a claim."""
-        return self._delivery.batch(acks) if acks else None
+        return AckBatch(self._queue, acks_of(acks), per_item_errors=True) if acks else None
 
-    def delivered(self, acks: Sequence[Reported], results: Sequence[AckResult]) -> None:
+    def delivered(self, acks: Sequence[Lease], results: Sequence[AckResult]) -> None:
         """The server has answered. Acks that it could not apply are sent again."""
         if acks:
-            self._keep(self._delivery.settle(acks, results), at_once=False)
+            self._keep(self.delivery.settle(acks, results), at_once=False)
 
-    def undelivered(self, acks: Sequence[Reported], error: PinLaterError | None = None) -> None:
+    def undelivered(self, acks: Sequence[Lease], error: PinLaterError | None = None) -> None:
         """The claim failed. Each shard's acks are sent separately now, unless the queue is gone, which is final for all of them."""
         if isinstance(error, QueueNotFound):
-            self._delivery.refused(acks, error)
+            self.delivery.refused(acks, error)
             return
         mark_maybe_applied(acks)
         self._keep(acks, at_once=error is not None and error.code is not None)
@@ -209,7 +188,7 @@ class Outbox:
                 async with asyncio.timeout(timeout_s):
                     await self._send_the_rest()
         finally:
-            if count := self.undelivered_count:
+            if count := len(self._acks) + sum(map(len, self._retries.values())):
                 number = counted(count, "report")
                 _log.error("queue %s: %s could not be delivered; those jobs run again", self._queue, number)
 
@@ -221,7 +200,7 @@ class Outbox:
                 retries.retry_now()
                 group.create_task(retries.run(), name=f"reports of shard {shard}")
 
-    async def _send_now(self, reports: Sequence[Reported]) -> None:
+    async def _send_now(self, reports: Sequence[Lease]) -> None:
         waiting = [report for report in reports if not self._joins_retries(report)]
         while waiting:
             part = first_request(waiting)
@@ -230,12 +209,12 @@ class Outbox:
                 async with asyncio.timeout(_FIRST_TRY_S):
                     await self._send(part)
 
-    async def _send(self, reports: Sequence[Reported]) -> None:
+    async def _send(self, reports: Sequence[Lease]) -> None:
         """One try. Keeps the reports that fail; cancelled, all of them."""
         if not reports:
             return
         try:
-            again = await self._delivery.send(reports)
+            again = await self.delivery.send(reports)
         except PinLaterError as error:
             self.undelivered(reports, error)
         except asyncio.CancelledError:
@@ -245,7 +224,7 @@ class Outbox:
             self._keep(again, at_once=False)
 
     # --- retry queues -----------------------------------------------------------------------------------------------------
-    def _joins_retries(self, report: Reported) -> bool:
+    def _joins_retries(self, report: Lease) -> bool:
         """Whether its shard has a retry queue, which then takes the report."""
         retries = self._retries.get(shard_of(report.job.descriptor))
         if retries is None:
@@ -253,9 +232,9 @@ class Outbox:
         retries.add([report])
         return True
 
-    def _keep(self, reports: Sequence[Reported], *, at_once: bool) -> None:
+    def _keep(self, reports: Sequence[Lease], *, at_once: bool) -> None:
         """Puts reports into retry queues. `at_once`: the server answered, so only some shards are at fault."""
-        by_shard: dict[str, list[Reported]] = {}
+        by_shard: dict[str, list[Lease]] = {}
         for report in reports:
             by_shard.setdefault(shard_of(report.job.descriptor), []).append(report)
         for shard, part in by_shard.items():
@@ -263,7 +242,7 @@ class Outbox:
             if retries is not None:
                 retries.add(part)
                 continue
-            retries = self._retries[shard] = RetryQueue(self._delivery, shard, self._queue, self._backoff_s)
+            retries = self._retries[shard] = RetryQueue(self.delivery, shard, self._backoff_s)
             retries.add(part)
             if not at_once:
                 retries.wait_first()

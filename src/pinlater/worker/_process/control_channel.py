@@ -1,8 +1,8 @@
 """A worker's end of the control channel to its supervisor.
 
 The worker says hello when it runs, answers asks for its health, and stops when ordered to. If the channel breaks, the supervisor has died,
-and the worker stops in order, so that it never runs without one. Orders are read on the background loop, which ends the process if the
-worker can't stop within its grace time.
+and the worker stops in order, so that it never runs without one. Orders are read on the loop of the heartbeats, which ends the process if
+the worker can't stop within its grace time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -54,9 +54,9 @@ from_worker: msgspec.msgpack.Decoder[WorkerHello | HealthAnswer] = msgspec.msgpa
 
 
 class Orders(NamedTuple):
-    """What the worker does for its supervisor. Called on the background loop; `stop` may be called twice."""
+    """What the worker does for its supervisor. Called on the loop of the heartbeats; `stop` may be called twice."""
 
-    report: Callable[[], HealthReport]
+    report: Callable[[], Awaitable[HealthReport]]
     stop: Callable[[], object]
     stop_now: Callable[[], object]
 
@@ -80,7 +80,7 @@ class ControlChannel:
             while (body := await read_frame(reader)) is not None:
                 message = from_supervisor.decode(body)
                 if isinstance(message, HealthRequest):
-                    writer.write(frame(HealthAnswer(message.number, orders.report())))
+                    writer.write(frame(HealthAnswer(message.number, await orders.report())))
                     await writer.drain()
                 elif message.what == "stop now":
                     orders.stop_now()

@@ -17,7 +17,7 @@ from pinlater.worker.logs import JobFields
 @contextlib.contextmanager
 def shown() -> Iterator[None]:
     """Shows the lines during the block, the worker's from info on unless the program set a level. Does nothing if the program has set up
-    logging, and no more once a task or a library does."""
+    logging, and stops once a task or a library does."""
     logger = logging.getLogger("pinlater")
     if logger.hasHandlers():
         yield

@@ -10,18 +10,23 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from functools import partial
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from pinlater.worker._process.control_channel import ControlChannel, Orders, WorkerHello
 from pinlater.worker._process.health import HealthReport, WorkerHealth
-from pinlater.worker._process.metrics import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from pinlater.worker._consumer.worker_run import WorkerRun
+    from pinlater.worker._outbox.heartbeater import Service
 
 _log = logging.getLogger("pinlater.worker")
 Ask = Callable[[], Awaitable[HealthReport]]
 _HEAD_BYTES_MAX = 8 * 1024
 _REQUEST_S = 5.0
 _CONNECTIONS_MAX = 32
-_TEXT = "text/plain; charset=utf-8"
+_TEXT, _METRICS = "text/plain; charset=utf-8", "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Answer(NamedTuple):
@@ -90,19 +95,15 @@ class HealthEndpoint:
             return _Answer(HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n")
         report = await self._ask()
         if path == "/metrics":
-            return _Answer(HTTPStatus.OK, report.metrics, CONTENT_TYPE)
+            return _Answer(HTTPStatus.OK, report.metrics, _METRICS)
         problems = report.unhealthy if path == "/healthz" else report.unready
         if problems:
             return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{problem}\n" for problem in problems))
         return _Answer(HTTPStatus.OK, "ok\n")
 
 
-async def serve_probes(host: str, port: int, health: WorkerHealth, ready: Future[None]) -> None:
-    """Serves one worker's probes until cancelled. Raises OSError if it can't listen."""
-
-    async def ask() -> HealthReport:
-        return health.report()
-
+async def serve_probes(host: str, port: int, ask: Ask, ready: Future[None]) -> None:
+    """Serves probes until cancelled. Raises OSError if it can't listen."""
     endpoint = HealthEndpoint(host, port, ask)
     await endpoint.start()
     _log.info("answering probes", extra={"host": host, "port": endpoint.port})
@@ -111,3 +112,21 @@ async def serve_probes(host: str, port: int, health: WorkerHealth, ready: Future
         await asyncio.Event().wait()
     finally:
         endpoint.stop()
+
+
+def services_of(run: WorkerRun, health: WorkerHealth, control: ControlChannel | None) -> list[Service]:
+    """What a worker answers with while a task blocks its event loop: the supervisor's channel, which then serves the probes, or else its
+    own probes. Called on the worker's loop."""
+    settings, on_loop = run.settings, asyncio.get_running_loop().call_soon_threadsafe
+
+    def stop_now() -> None:
+        run.stop_now.set()
+        run.stop.set()
+
+    if control is not None:
+        hello = WorkerHello(settings.health_host, settings.health_port, settings.grace_ms)
+        orders = Orders(health.report, partial(on_loop, run.stop.set), partial(on_loop, stop_now))
+        return [partial(control.obey, hello, orders)]
+    if settings.health_port is not None:
+        return [partial(serve_probes, settings.health_host, settings.health_port, health.report)]
+    return []

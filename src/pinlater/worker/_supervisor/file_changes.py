@@ -39,7 +39,7 @@ def changed(before: Seen, after: Seen) -> list[str]:
 
 
 async def changes(folder: str | Path) -> AsyncIterator[list[str]]:
-    """The files of each change, when no more files change."""
+    """Yields the files of each change, once they have stopped changing."""
     before = await asyncio.to_thread(look, folder)
     while True:
         await asyncio.sleep(_POLL_S)
