@@ -487,13 +487,14 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     assert pinlater.ok("queue", "unblock", queue, "--key", "k").out == "1 job stopped the key\n"
     assert pinlater.ok("queue", "unblock", queue, "--key", "k", "--json").json == {"jobs": 0}
     refused = pinlater("queue", "config", queue, "--after-failure", "wait")
-    assert (refused.code, "after_failure must be continue or stop, not 'wait'" in refused.err) == (1, True)
+    assert (refused.code, "after_failure must be continue or stop, not 'wait'" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["queue", "config", "q", "--max-backlog", "1.5"], "--max-backlog: '1.5' is not a whole number or `default`"),
+        (["queue", "config", "q", "--partitions", "0"], "--partitions: partitions must be from 1 to 2147483647, not 0"),
         (["queue", "config", "q", "--partitions", "many"], "--partitions: 'many' is not a whole number or `auto`"),
         (
             ["queue", "config", "q", "--max-jobs-per-second", "no"],

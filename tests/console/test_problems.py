@@ -31,7 +31,7 @@ JOBS = "/v1/queues/mail/jobs"
         ("POST", f"{JOBS}?delay_ms=5s", None, "delay_ms", "got `str`; it is in milliseconds, such as 5000"),
         ("POST", f"{JOBS}/batch", {"jobs": [{"body": "a", "delay_ms": "5s"}]}, "jobs[0].delay_ms", "such as 5000"),
         ("GET", f"{JOBS}?limit=0", None, "limit", ">= 1"),
-        ("GET", f"{JOBS}?state=lost", None, "state", "Invalid enum value 'lost'"),
+        ("GET", f"{JOBS}?state=lost", None, "state", "value 'lost'; possible: failed, in_progress, pending"),
         ("GET", f"{JOBS}?limt=1", None, "limt", "There is no parameter `limt`; did you mean `limit`?"),
         ("POST", f"{JOBS}?attempts=3", None, "attempts", "no parameter `attempts`; did you mean `attempts_allowed`?"),
         ("POST", f"{JOBS}?max_retries=3", None, "max_retries", "did you mean `attempts_allowed`?"),
@@ -75,6 +75,10 @@ JOBS = "/v1/queues/mail/jobs"
         ("POST", f"{JOBS}/pause", {"now": 1}, None, None),
         ("POST", "/v1/queues/mail/pause", {"now": True}, "now", "There is no field `now`"),
         ("PATCH", "/v1/queues/mail/settings", {"max_jobs_per_second": -1}, "max_jobs_per_second", ">= 0"),
+        ("PATCH", "/v1/queues/mail/settings", {"retry_place": "end"}, "retry_place", "possible: in_place, to_back"),
+        ("POST", f"{JOBS}?ordering_key=%ff", None, "ordering_key", "not UTF-8"),
+        ("POST", f"{JOBS}?unique_key=a%fe", None, "unique_key", "not UTF-8"),
+        ("GET", f"{JOBS}?%ff=1", None, "query", "not UTF-8"),
     ],
 )
 async def test_a_mistake_names_its_field(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.job import TASK_HEADER, JobState, Outcome
 from pinlater.server.storage.commands import (
     CancelJobs,
     ClaimJobs,
@@ -75,7 +75,8 @@ async def test_no_more_than_10000_jobs_behind_others_are_counted(desk: Desk) -> 
 
 
 async def put(desk: Desk, *names: str, key: str = "a", **about: object) -> list[JobKey]:
-    """Stores jobs with these bodies under one key, each by a call of its own."""
+    """Stores jobs of a task with these bodies under one key, each by a call of its own."""
+    about.setdefault("headers", {TASK_HEADER: "load"})
     return [await desk.put(name.encode(), ordering_key=key, **about) for name in names]  # type: ignore[arg-type]
 
 
@@ -297,6 +298,12 @@ async def times_out_at_last(desk: Desk, key: JobKey) -> None:
         await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
 
+async def is_quarantined(desk: Desk, _: JobKey) -> None:
+    await desk.take()
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL, quarantine_after=1))
+
+
 ENDS = [
     succeeds,
     fails,
@@ -308,6 +315,7 @@ ENDS = [
     is_purged,
     is_purged_in_hand,
     times_out_at_last,
+    is_quarantined,
 ]
 
 

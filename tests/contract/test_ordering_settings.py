@@ -23,10 +23,11 @@ from pinlater.server.storage.commands import (
 )
 from pinlater.server.storage.values import CopiesOf, JobAck, JobKey, RestoreOrder, TimeToLive
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob
-from tests.contract.test_ordering import ENDS, LATER_MS, fails, names, only, put, times_out_at_last
+from tests.contract.test_ordering import ENDS, LATER_MS, fails, is_quarantined, names, only, put, times_out_at_last
 
 FAILED = JobState.FAILED
 RUN = CopiesOf("0123456789abcdef", 1_000)
+FINAL_FAILURES = [fails, times_out_at_last, is_quarantined]
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,7 @@ async def succeed_all(desk: Desk, *held: DeskJob) -> None:
 
 
 # --- after_failure ----------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("end", [fails, times_out_at_last], ids=lambda end: end.__name__)
+@pytest.mark.parametrize("end", FINAL_FAILURES, ids=lambda end: end.__name__)
 async def test_a_job_that_fails_finally_stops_its_key_where_the_queue_says_so(desk: Desk, end: object) -> None:
     await configure(desk, after_failure="stop")
     first, _ = await put(desk, "1", "2")
@@ -123,9 +124,7 @@ async def test_a_job_that_stopped_its_key_and_comes_back_after_a_delete_takes_no
     assert await names(desk) == []
 
 
-@pytest.mark.parametrize(
-    "end", [end for end in ENDS if end not in (fails, times_out_at_last)], ids=lambda end: end.__name__
-)
+@pytest.mark.parametrize("end", [end for end in ENDS if end not in FINAL_FAILURES], ids=lambda end: end.__name__)
 async def test_no_other_end_of_a_job_stops_its_key(desk: Desk, end: object) -> None:
     await configure(desk, after_failure="stop")
     first, _, _ = await put(desk, "1", "2", "3")

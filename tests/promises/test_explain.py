@@ -82,6 +82,20 @@ async def test_a_job_behind_others_of_its_ordering_key_is_told_with_the_first_of
     assert await codes(running, key[0][0]) == ["claimed"]
 
 
+async def test_a_job_behind_a_failed_one_that_stopped_its_key_is_told_how_it_goes_on(
+    here: Wire, running: RunningServer
+) -> None:
+    await here.configure("q", afterFailure="stop")
+    [first], [second] = [await here.enqueue("q", b"x", orderingKey="k", numAttemptsAllowed=1) for _ in range(2)]
+    await here.claim("q", 1)
+    await here.ack("q", failed=[first])
+    [reason] = (await explained(running, second)).reasons()
+    assert (reason.code, reason.figures["first"], reason.figures["jobs_ahead"]) == ("behind_key", first, 1)
+    assert "If the first one has failed, it has stopped its key: retry it, delete it, or unblock the key" in reason.text
+    await here.call("unblockKey", queueName="q", orderingKey="k")
+    assert await codes(running, second) == ["next"]
+
+
 async def test_the_due_time_is_told(here: Wire, running: RunningServer) -> None:
     [descriptor] = await here.enqueue("q", b"x", runAfterTimestampMillis=running.clock.now_ms() + 5_000)
     assert await codes(running, descriptor) == ["not_due", "no_worker"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -52,6 +53,21 @@ async def test_a_queue_is_made_on_every_shard_and_its_jobs_go_to_one(start: Star
 async def test_jobs_of_a_queue_with_several_partitions_spread_over_shards_that_take_enqueues(start: Start) -> None:
     _, wire = await three(start, partitions=2, draining=("2",))
     assert {shard_of((await wire.enqueue("q", b"x"))[0]) for _ in range(60)} == {"s1", "s3"}
+
+
+async def test_statistics_tell_the_jobs_of_a_queue_on_shards_that_are_not_its_partitions(start: Start) -> None:
+    _, wire = await three(start)
+    found = Counter([shard_of((await wire.enqueue("q", b"x"))[0])[1:] for _ in range(60)])
+    [stats] = await wire.call("getQueueStats", queueNames=["q"])
+    assert (sorted(stats.partitions), stats.strays) == (["1", "2", "3"], {})
+    await wire.configure("q", partitions=1)
+    [stats] = await wire.call("getQueueStats", queueNames=["q"])
+    [partition] = stats.partitions
+    assert stats.strays == {shard: jobs for shard, jobs in found.items() if shard != partition}
+    claimed = await wire.claim("q", 60)
+    await wire.ack("q", *[descriptor for descriptor, _ in claimed])
+    [stats] = await wire.call("getQueueStats", queueNames=["q"])
+    assert stats.strays == {}
 
 
 async def test_a_server_that_has_its_shards_for_itself_owns_every_slice(start: Start) -> None:

@@ -166,6 +166,42 @@ async def test_whatever_key_is_lost_all_jobs_that_are_left_are_done_and_nothing_
         await database.assert_consistent()
 
 
+@pytest.mark.parametrize("kind", ["d", "dn"])
+@pytest.mark.parametrize("comes", ["before the repair", "after the last one has ended"])
+async def test_jobs_that_come_after_the_places_of_their_key_are_lost_run_in_their_order(
+    database: ProxiedRedis, desk: Desk, kind: str, comes: str
+) -> None:
+    """Those that waited go at once, and nothing that is left of them keeps later ones waiting."""
+    for _ in range(4):
+        await desk.put(b"old", ordering_key="a")
+    first = await desk.take()
+    delete(database, kind)
+    if comes == "before the repair":
+        await put_two(desk)
+    await desk.succeed(first.key)
+    await look_after(desk)
+    old = [held for held in await desk.claim(100) if held.job.body == b"old"]
+    assert len(old) == 3
+    for held in old:
+        await desk.succeed(held.key)
+    if comes != "before the repair":
+        await put_two(desk)
+    await look_after(desk)
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
+    desk.clock.advance(ms=TIMEOUT_MS)
+    for body in (b"1", b"2"):
+        [held] = await desk.claim(100)
+        assert held.job.body == body
+        await desk.succeed(held.key)
+    await database.assert_consistent()
+
+
+async def put_two(desk: Desk) -> None:
+    for body in (b"1", b"2"):
+        await desk.put(body, ordering_key="a", attempts=9)
+
+
 async def test_no_job_on_another_shard_waits_for_lost_ones_of_which_only_the_places_are_left(
     database: ProxiedRedis, desk: Desk
 ) -> None:

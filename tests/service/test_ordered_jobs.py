@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, QueueFull
 from pinlater.domain.job import Outcome
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.commands import ExpireJobs
@@ -130,3 +130,23 @@ async def test_a_job_behind_another_is_not_made_due_by_hand(world: ServiceUnderT
     _, second = await world.enqueue(b"1", b"2", ordering_key="k")
     [result] = await world.service.bulk.run_jobs(RunJobsRequest("q", [second], attempts=1))
     assert result.outcome == Outcome.STALE_CLAIM
+
+
+async def test_pause_limit_and_backlog_of_a_queue_count_for_jobs_with_keys_as_for_others(
+    world: ServiceUnderTest,
+) -> None:
+    """The backlog also has those that wait behind others."""
+    await world.service.queues.configure_queue("q", QueueConfig(max_backlog=3, max_jobs_per_second=1.0, burst=1))
+    first, second, _ = await world.enqueue(b"1", b"2", b"3", ordering_key="k")
+    with pytest.raises(QueueFull):
+        await world.enqueue(b"4", ordering_key="other")
+    assert [handed_out.descriptor for handed_out in (await world.dequeue()).jobs] == [first]
+    with pytest.raises(DequeueRateLimited):
+        await world.dequeue(acks=AckBatch("q", [Ack(first)]))
+    world.clock.advance(seconds=1)
+    await world.service.queues.set_paused("q", True)
+    with pytest.raises(DequeueRateLimited):
+        await world.dequeue()
+    await world.service.queues.set_paused("q", False)
+    assert [handed_out.descriptor for handed_out in (await world.dequeue()).jobs] == [second]
+    await world.enqueue(b"4", ordering_key="k")

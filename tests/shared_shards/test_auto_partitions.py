@@ -82,12 +82,22 @@ def keep_busy(app: App, share: float) -> None:
 
 async def command(app: App, *words: str) -> tuple[Any, str]:
     """What the command prints as JSON, and what it says beside that."""
+    out, err = await run(app, *words, "--json")
+    return json.loads(out or "null"), err.decode()
+
+
+async def words_of(app: App, *words: str) -> str:
+    """What the command says beside its table."""
+    _, err = await run(app, *words)
+    return " ".join(err.decode().split())
+
+
+async def run(app: App, *words: str) -> tuple[bytes, bytes]:
     server = ("--server", f"127.0.0.1:{app.thrift.port}")
     pipe = asyncio.subprocess.PIPE
-    arguments = [sys.executable, "-m", "pinlater", *words, *server, "--json"]
+    arguments = [sys.executable, "-m", "pinlater", *words, *server]
     process = await asyncio.create_subprocess_exec(*arguments, stdout=pipe, stderr=pipe)
-    out, err = await process.communicate()
-    return json.loads(out or "null"), err.decode()
+    return await process.communicate()
 
 
 async def work(app: App, queue: str, until_true: Callable[[], bool]) -> None:
@@ -132,6 +142,14 @@ async def test_a_queue_grows_to_the_shard_of_another_owner(pair: Pair) -> None:
         [stats] = await client.queue_stats(queue)
         assert stats.partition_number is not None
         assert stats.partition_number[:2] == (1, False)
+        [partition] = stats.partitions
+        [(other, jobs)] = stats.strays.items()
+        assert other != partition
+        shown, _ = await command(second, "queue", "stats", queue)
+        assert shown["queues"][0]["strays"] == {other: jobs}
+        said = await words_of(second, "queue", "stats", queue)
+        assert f"note: {queue} is stored on {partition}: 1 partition (set by an operator" in said
+        assert f"; unfinished jobs elsewhere: {jobs:,} on shard {other}" in said
         _, said = await command(second, "queue", "config", queue, "--partitions", "3")
         assert "partitions must be at most 2, the number of shards that take enqueues, not 3" in said
         shown, _ = await command(second, "queue", "config", queue, "--partitions", "auto")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pinlater.testing import InProcessService
-from pinlater.worker import Retry, Worker
+from pinlater.worker import Retry, Snooze, Worker
 from pinlater.worker.tasks import Task
 
 
@@ -20,6 +20,7 @@ class Bank:
         self.worker = Worker(concurrency=8)
         self.seen: list[str] = []
         self.fails_once: set[str] = set()
+        self.failure: Retry | Snooze = Retry(after=5)
 
         @self.worker.task("bank", **options)
         async def post(account: str, step: int = 0) -> None:
@@ -28,7 +29,7 @@ class Bank:
             await asyncio.sleep(0)
             if name in self.fails_once:
                 self.fails_once.remove(name)
-                raise Retry(after=5)
+                raise self.failure
             self.seen.append(f"{name} ends")
 
         self.post = post
@@ -56,8 +57,10 @@ def test_jobs_for_which_the_task_makes_one_key_run_one_after_the_other(service: 
     assert bank.seen == [f"a{step} {what}" for step in range(4) for what in ("begins", "ends")]
 
 
-def test_a_job_that_is_retried_keeps_its_place(service: InProcessService) -> None:
+@pytest.mark.parametrize("failure", [Retry(after=5), Snooze(5)], ids=["retried", "snoozed"])
+def test_a_job_that_is_retried_or_snoozed_keeps_its_place(service: InProcessService, failure: Retry | Snooze) -> None:
     bank = Bank(ordering_key=of_account)
+    bank.failure = failure
     bank.fails_once = {"a0"}
     with service.serving(bank.worker):
         for account in ("a", "b"):

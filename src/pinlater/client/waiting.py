@@ -360,7 +360,8 @@ def _behind_key(job: JobInfo, behind: BehindKey) -> Reason:
     many = f"{'at least ' if at_least else ''}{counted(behind.jobs, 'job')}"
     text = (
         f"It waits behind {behind.first}, the first job of its ordering key {job.ordering_key!r}: {many} of the key "
-        f"{'comes' if behind.jobs == 1 else 'come'} before it. It is due once these have ended."
+        f"{'comes' if behind.jobs == 1 else 'come'} before it. It is due once these have ended. If the first one has failed, it has "
+        "stopped its key: retry it, delete it, or unblock the key (pinlater queue unblock)."
     )
     figures: dict[str, Figure] = {"first": behind.first, "jobs_ahead": behind.jobs, "at_least": at_least}
     return Reason("behind_key", text, f"behind {many} of its ordering key", figures)

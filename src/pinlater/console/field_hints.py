@@ -1,4 +1,4 @@
-"""Suggests the field that a caller may mean if a request has an unknown one."""
+"""Suggests the field that a caller may mean if a request has an unknown one, and the values of a field if a request has another."""
 
 from __future__ import annotations
 
@@ -47,15 +47,25 @@ def _near(word: str, known: Collection[str]) -> Sequence[str]:
 
 def names_at(shape: type, path: str) -> Sequence[str]:
     """Returns the fields of the object at that path of a request, such as `jobs[3]`; none if the object does not exist."""
-    kind = _kind_of(shape)
-    for step in _STEP.findall(path):
-        kind = next((inner for each in _alternatives(kind) if (inner := _inside(each, step))), inspect.AnyType())
     return [
         field.encode_name
-        for each in _alternatives(kind)
+        for each in _kinds_at(shape, path)
         if isinstance(each, inspect.StructType)
         for field in each.fields
     ]
+
+
+def values_at(shape: type, path: str) -> Sequence[str]:
+    """Returns the words that the field at that path of a request may be; none if it may be others."""
+    literals = [each for each in _kinds_at(shape, path) if isinstance(each, inspect.LiteralType)]
+    return [str(value) for each in literals for value in each.values]
+
+
+def _kinds_at(shape: type, path: str) -> Sequence[inspect.Type]:
+    kind = _kind_of(shape)
+    for step in _STEP.findall(path):
+        kind = next((inner for each in _alternatives(kind) if (inner := _inside(each, step))), inspect.AnyType())
+    return _alternatives(kind)
 
 
 @cache

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar, get_origin, get_type_hints
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
@@ -123,7 +124,7 @@ def query_of(request: Request, shape: type[RequestShape]) -> Any:
     """Returns the query of the URL in this shape."""
     several = _fields_with_several(shape)
     given: dict[str, Any] = {}
-    for name, value in request.query_params.multi_items():
+    for name, value in _fields_of_query(request):
         if name in several:
             given.setdefault(name, []).append(value)
         elif name in given:
@@ -131,6 +132,17 @@ def query_of(request: Request, shape: type[RequestShape]) -> Any:
         else:
             given[name] = value
     return fields_of(given, shape, "query")
+
+
+def _fields_of_query(request: Request) -> Iterator[tuple[str, str]]:
+    """The fields in their order. Refuses what is not UTF-8: Starlette puts the same character in its place, whatever it was, so that two
+    keys would be one."""
+    text = request.scope["query_string"].decode("latin-1")
+    for name, value in parse_qsl(text, keep_blank_values=True, encoding="latin-1"):
+        try:
+            yield name.encode("latin-1").decode(), value.encode("latin-1").decode()
+        except UnicodeDecodeError:
+            raise invalid(name if name.isascii() else "query", "The query has text that is not UTF-8") from None
 
 
 def fields_of(given: Mapping[str, Any], shape: type[T], whole: str) -> T:
@@ -201,6 +213,8 @@ def _wrong_field(error: msgspec.ValidationError, shape: type, whole: str) -> Req
     if named and named["problem"] == "unknown":
         text = f"There is no {'parameter' if whole == 'query' else 'field'} `{named['name']}`"
         text += field_hints.hint(named["name"], field_hints.names_at(shape, path))
+    if text.startswith("Invalid enum value"):
+        text += f"; possible: {', '.join(field_hints.values_at(shape, path))}"
     if path.endswith("_ms") and text.startswith("Expected `int"):
         text += "; it is in milliseconds, such as 5000"
     return invalid(".".join(parts) or whole, text)

@@ -102,7 +102,7 @@ QUEUE_SETTINGS: Sequence[QueueSetting] = (
     QueueSetting(
         "partitions",
         "Shards, as partitions",
-        "On how many shards the queue is stored, or `auto`: as many as the servers choose.",
+        "On how many shards the queue is stored; if no number is set, on as many as the servers choose.",
         least=1,
         most=_I32_MAX,
         unset="auto",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, QueueConfig
+from pinlater.client import Ack, AsyncClient, Job, QueueConfig
 from pinlater.console.pages import overview
 from pinlater.console.pages.overview import ROWS, OverviewQuery, overview_of
 from pinlater.console.pages.page import queue_path
@@ -67,10 +67,30 @@ async def test_without_queues_the_overview_says_how_to_create_one(visitor: PageV
         ({"rate_out": 8.0, "rate_retried": 2.0}, ["Failing"]),
         ({"due": 5, "paused": True, "oldest_waiting_ms": 61_000}, ["Paused"]),
         ({"incomplete": True, "due": 1}, ["No worker", "Incomplete"]),
+        ({"behind_key": 3, "scheduled": 3, "failed": 1}, ["Stopped"]),
+        ({"behind_key": 3, "scheduled": 4, "failed": 1}, []),
+        ({"behind_key": 3, "scheduled": 3, "running": 1}, []),
+        ({"behind_key": 3, "scheduled": 3, "incomplete": True}, ["Incomplete"]),
     ],
 )
 def test_what_needs_attention_follows_from_the_figures(given: dict[str, Any], words: list[str]) -> None:
     assert [concern.word for concern in figures(**given).concerns] == words
+
+
+async def test_a_queue_whose_ordering_keys_failed_jobs_have_stopped_needs_attention(
+    visitor: PageVisitor, client: AsyncClient, clock: ManualClock
+) -> None:
+    await client.create_queue("payments", ordered=True)
+    await client.configure_queue("payments", QueueConfig(after_failure="stop"))
+    await client.enqueue("payments", [Job(b"1", attempts_allowed=1), Job(b"2")])
+    assert "Stopped" not in (await visitor.page("/?show=attention")).text
+    [job] = (await client.dequeue("payments", 5)).jobs
+    await client.ack("payments", [Ack(job.descriptor, succeeded=False)])
+    clock.advance(ms=SHARED_MS)
+    assert "Stopped" in (await visitor.page("/?show=attention")).text
+    await client.unblock_key("payments", "*")
+    clock.advance(ms=SHARED_MS)
+    assert "Stopped" not in (await visitor.page("/?show=attention")).text
 
 
 async def test_totals_that_miss_a_shard_say_so(visitor: PageVisitor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from pinlater.client.errors import (
 )
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
-from pinlater.domain.errors import WITHOUT_HASH, adding
+from pinlater.domain.errors import WITHOUT_HASH, InvalidArgument, adding
 from pinlater.domain.queue import check_queue_name
 from pinlater.domain.queue_settings import QUEUE_SETTINGS, QueueSetting
 from pinlater.domain.servers import DELETES_QUEUES
@@ -410,9 +410,16 @@ def _value(setting: QueueSetting, text: str) -> float | str | None:
     word = "auto" if setting.unset == "auto" else "default"
     if text in {"default", word}:
         return None
-    if setting.words:
-        return text
     option = f"--{setting.field.removesuffix('_ms').replace('_', '-')}"
+    value = text if setting.words else _number(setting, text, option, word)
+    try:
+        setting.check(value)
+    except InvalidArgument as error:
+        raise typer.BadParameter(error.message, param_hint=option) from None
+    return value
+
+
+def _number(setting: QueueSetting, text: str, option: str, word: str) -> float | None:
     if setting.is_span:
         return options.span_ms(text, option)
     try:

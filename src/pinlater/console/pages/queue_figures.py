@@ -32,8 +32,9 @@ class BarPart(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute. They and `waiting_dequeues` are of
-    all servers.
+    """`due`: may be handed out now; `scheduled`: later, with those that wait behind others of their ordering keys (`behind_key`).
+
+    Rates are jobs a second over the last minute. They and `waiting_dequeues` are of all servers.
 
     `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue. `forecast_ms`: when no job will be due
     any longer, according to the depths of the last quarter of an hour, or None if that is not known.
@@ -54,6 +55,7 @@ class QueueFigures:
     oldest_waiting_ms: int | None
     waiting_dequeues: int
     incomplete: bool
+    behind_key: int = 0
     max_jobs_per_second: float | None = None
     forecast_ms: int | None = None
 
@@ -130,15 +132,25 @@ def figures_of(stats: StatsItem) -> QueueFigures:
         oldest_waiting_ms=stats.oldest_waiting_ms,
         waiting_dequeues=stats.waiting_dequeues,
         incomplete=stats.incomplete,
+        behind_key=sum(one.behind_key for one in counts),
         max_jobs_per_second=stats.max_jobs_per_second,
     )
 
 
 def _concerns(queue: QueueFigures) -> list[Concern]:
+    """Weakness: a key that a failed job has stopped shows only once no other job of the queue is due, runs or waits for its time, and not
+    behind more jobs than `behind_key` counts."""
     found = []
     idle = not (queue.running or queue.waiting_dequeues or queue.rate_claimed)
     if queue.due and idle and not queue.paused:
         found.append(Concern(1, "No worker", "Jobs are due, and no worker takes any."))
+    if (
+        queue.behind_key
+        and queue.behind_key == queue.scheduled
+        and not (queue.due or queue.running or queue.incomplete)
+    ):
+        text = "All jobs wait behind failed ones that have stopped their ordering keys: retry or delete these, or unblock the keys."
+        found.append(Concern(1, "Stopped", text))
     if (queue.failure_share or 0) >= _FAILING_SHARE:
         found.append(Concern(2, "Failing", "A fifth or more of the attempts that ended in the last minute failed."))
     if not queue.paused and (queue.oldest_waiting_ms or 0) >= _BEHIND_MS and not (idle and queue.due):

@@ -7,6 +7,7 @@
 -- bytes of the finished ones}. Idempotent, so it needs no lease.
 local repaired, lost, bytes, queues, full = 0, 0, 0, {}, false
 local known = {}
+local PASSED_OVER_MAX, passed_over = 1000, 0
 
 local function write(...)
     if not full then
@@ -84,7 +85,8 @@ local function due_of(ref, head)
     return (unpack_struct('>i8', head, 6))
 end
 
--- The number of a job that waits behind others of its ordering key; nil for another one, and for one whose place is not known any more.
+-- The number of a job that waits behind others of its ordering key, and the key; nil for another one, and for one whose place is not known
+-- any more.
 local function number_behind(ref)
     local queue, place = sub(ref, 1, 4), sub(ref, 5)
     local about = call('HGET', T .. 'dn' .. queue, place)
@@ -95,7 +97,28 @@ local function number_behind(ref)
         write('HDEL', T .. 'dn' .. queue, place)
         return nil
     end
-    return (unpack_struct('>i8', about))
+    return (unpack_struct('>i8', about)), sub(about, 18)
+end
+
+-- Whether `dn` lacks the first jobs of a key. Such jobs stay in `d` when they end, so that those behind them would wait for ever. Passes over
+-- them, a bounded number in each call of this script, and then lets the next ones go.
+local function free_key(queue, key)
+    local front, before = front_of(key), passed_over
+    while true do
+        local first = places_from(queue, front, 0, 1)[1]
+        if not first or call('HEXISTS', T .. 'dn' .. queue, sub(first, #front + NUMBER8 + 1)) == 1 then
+            break
+        end
+        if passed_over == PASSED_OVER_MAX then
+            return true
+        end
+        write('ZREM', T .. 'd' .. queue, first)
+        passed_over = passed_over + 1
+    end
+    if passed_over > before then
+        let_go_of(queue, { [key] = true })
+    end
+    return passed_over > before
 end
 
 local function repair(ref)
@@ -108,9 +131,14 @@ local function repair(ref)
     local changed = noted(ref)
     local claim = call('HGET', T .. 'h', ref)
     local waits = not claim and call('ZSCORE', T .. 'r' .. line, id)
-    if waits and tonumber(waits) > BEHIND_MS and not number_behind(ref) then
-        write('ZADD', T .. 'r' .. line, digits(due_of(ref, head)), id)
-        changed = true
+    if waits and tonumber(waits) > BEHIND_MS then
+        local number, ordering_key = number_behind(ref)
+        if not number then
+            write('ZADD', T .. 'r' .. line, digits(due_of(ref, head)), id)
+            changed = true
+        else
+            changed = free_key(sub(ref, 1, 4), ordering_key) or changed
+        end
     elseif not claim and not waits then
         claim = claim_of(line, id, call('STRLEN', key))
         if claim then
