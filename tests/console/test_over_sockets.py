@@ -23,8 +23,8 @@ from pinlater.client import Client
 from pinlater.client.errors import CallerError
 from pinlater.console.app import OPENAPI_PATH
 from pinlater.console.endpoint import Endpoint
+from pinlater.console.endpoints.fields import Nothing
 from pinlater.console.routes import ENDPOINTS
-from pinlater.console.shapes.fields import Nothing
 from tests.cli.conftest import COMMAND
 from tests.cli.test_console_beside_server import BESIDE, READY
 

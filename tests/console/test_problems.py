@@ -14,9 +14,9 @@ from pinlater.client import AsyncClient, errors
 from pinlater.client.errors import error_for
 from pinlater.console import field_hints, reading
 from pinlater.console.app import Console
+from pinlater.console.endpoints.jobs_enqueue import EnqueueBatchRequest
 from pinlater.console.problems import problem_of, response_of
 from pinlater.console.reading import BODY_BYTES_MAX, ITEMS_MAX
-from pinlater.console.shapes.jobs import EnqueueBatchRequest
 from pinlater.domain.errors import ErrorCode
 from tests.console.caller import Caller
 from tests.databases.ports import free_port

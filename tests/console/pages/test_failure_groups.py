@@ -9,8 +9,8 @@ import pytest
 from pinlater.client import Ack, AsyncClient, Job, JobState
 from pinlater.client.errors import ShardConnectionFailed, UnknownMethod
 from pinlater.console.app import Console
+from pinlater.console.endpoints.failures import FailureGroupItem
 from pinlater.console.pages.failed import ROWS, group_row
-from pinlater.console.shapes.failures import FailureGroupItem
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.failures import OTHERS
 from pinlater.domain.link_urls import LinkUrls

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pinlater.client import ClusterShard, ShardDetails, ShardDrain, ShardJobs
-from pinlater.console.endpoints.servers import _shard
+from pinlater.console.endpoints.forms import like
+from pinlater.console.endpoints.servers import ClusterShardItem
 from pinlater.console.pages.servers import shard_row
+
+
+def _shard(shard: ClusterShard) -> ClusterShardItem:
+    return like(ClusterShardItem, shard)
 
 
 def _row(**given: object) -> ClusterShard:

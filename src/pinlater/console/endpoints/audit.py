@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
-from pinlater.console.endpoint import ApiCall
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pinlater.console.endpoint import ApiCall, endpoint
+from pinlater.console.endpoints.fields import AnswerShape, Moment, Nothing, RequestShape, doc
 from pinlater.console.endpoints.forms import like
-from pinlater.console.shapes.audit import AuditAnswer, AuditItem, AuditQuery
-from pinlater.console.shapes.fields import Nothing
+from pinlater.domain.audit import ENTRIES_A_PAGE_MAX
 
 
+class AuditQuery(RequestShape, frozen=True, kw_only=True):
+    """Which entries."""
+
+    queue: Annotated[str | None, doc("Only changes of this queue.")] = None
+    who: Annotated[str | None, doc("Only by this token, or `no token` or `admin password`.")] = None
+    operation: Annotated[str | None, doc("Only this one: `pauseQueue`, `tokenAdded`, ...")] = None
+    since_ms: Annotated[Moment | None, doc("From this time on.")] = None
+    until_ms: Annotated[Moment | None, doc("Before this time.")] = None
+    limit: Annotated[
+        int,
+        doc(
+            "The largest number of entries. An answer may have fewer although more follow.", ge=1, le=ENTRIES_A_PAGE_MAX
+        ),
+    ] = 100
+    continuation: Annotated[str | None, doc("From the previous answer.")] = None
+
+
+class AuditItem(AnswerShape, frozen=True, kw_only=True):
+    """A change that was asked for. `outcome` is `ok`, `refused`, `failed` or `unknown`."""
+
+    id: str
+    at_ms: int
+    who: Annotated[str, doc("The name of the token, `no token`, `admin password`, or the file that changed.")]
+    roles: Sequence[str]
+    source: Annotated[str, doc("What the caller calls itself.")]
+    address: Annotated[
+        str, doc("Where the connection of the caller came from: that of a console comes after that of its client.")
+    ]
+    operation: str
+    queue: Annotated[str, doc("Empty for a change of no queue.")]
+    arguments: Annotated[Mapping[str, str], doc("Each value as JSON. Never bodies or secrets.")]
+    jobs: Annotated[int | None, doc("How many were changed; null where that is not counted.")]
+    outcome: str
+    detail: Annotated[str, doc("The code of an error.")]
+    server: str
+
+
+class AuditAnswer(AnswerShape, frozen=True, kw_only=True):
+    """Entries, newest first."""
+
+    entries: Sequence[AuditItem]
+    continuation: Annotated[str | None, doc("Send it to get the next entries; null if there are none.")]
+    incomplete: Annotated[bool, doc("A shard was unreachable, so that entries may be missing.")]
+
+
+@endpoint("GET", "/v1/audit", calls="audit")
 async def get_audit(call: ApiCall[AuditQuery, Nothing]) -> AuditAnswer:
     """Returns who changed queues, jobs, tokens and shards, newest first, as far as the servers still keep it."""
     query = call.query
@@ -20,8 +69,5 @@ async def get_audit(call: ApiCall[AuditQuery, Nothing]) -> AuditAnswer:
         limit=query.limit,
         continuation=query.continuation or "",
     )
-    return AuditAnswer(
-        entries=[like(AuditItem, entry, arguments=entry.shown_arguments()) for entry in page.entries],
-        continuation=page.continuation or None,
-        incomplete=page.incomplete,
-    )
+    entries = [like(AuditItem, entry, arguments=entry.shown_arguments()) for entry in page.entries]
+    return AuditAnswer(entries=entries, continuation=page.continuation or None, incomplete=page.incomplete)
