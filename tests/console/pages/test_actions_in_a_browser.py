@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, Request, expect
 
 from pinlater.client import Ack
 from pinlater.console.pages.routes import ACTIONS
-from tests.console.pages.browser import PROGRAM, BrowsedConsole, Scheme, browsed_console
+from tests.console.pages.browser import IN_CHROMIUM, BrowsedConsole, Scheme, at_two_widths_in_both_schemes
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(
-        not Path(PROGRAM).exists() and "CI" not in os.environ, reason="needs Chromium (scripts/test-packages)"
-    ),
-]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browsed() -> AsyncIterator[BrowsedConsole]:
-    async with browsed_console() as browsed:
-        yield browsed
+pytestmark = IN_CHROMIUM
 
 
 async def told(page: Page, text: str) -> None:
@@ -152,8 +136,7 @@ async def prepare(browsed: BrowsedConsole, queue: str) -> str:
     return waiting
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@at_two_widths_in_both_schemes
 async def test_each_action_does_what_its_button_says(browsed: BrowsedConsole, width: int, scheme: Scheme) -> None:
     queue = f"pressed_{width}_{scheme}"
     waiting = await prepare(browsed, queue)
