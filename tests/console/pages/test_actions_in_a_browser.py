@@ -48,9 +48,9 @@ async def press_on_failed(page: Page, url: str, queue: str) -> None:
     await page.goto(f"{url}/failed?filter={queue}")
     rare = page.get_by_role("row").filter(has_text="OSError: no disk").first
     await rare.get_by_role("button", name="Mute", exact=True).click()
-    await told(page, f"The group of failures in {queue} comes last")
+    await told(page, f"The group of failures in {queue} is listed last")
     await rare.get_by_role("button", name="Unmute").click()
-    await told(page, f"The group of failures in {queue} is muted no more")
+    await told(page, f"The group of failures in {queue} is no longer muted")
     await rare.locator("summary", has_text="Delete…").click()
     await expect(rare.locator(".question:visible")).to_contain_text(
         "For a day, the page of bulk changes can bring them back"
@@ -60,7 +60,7 @@ async def press_on_failed(page: Page, url: str, queue: str) -> None:
     run = page.get_by_role("row").filter(has_text=queue).filter(has_text="Delete failed jobs with group")
     await expect(run).to_contain_text("Done")
     await confirm(page, "Undo", row=queue)
-    await told(page, f"The servers bring the deleted jobs of {queue} back in the background")
+    await told(page, f"The servers restore the deleted jobs of {queue} in the background")
     await expect(page.get_by_role("row").filter(has_text=queue).filter(has_text="Restore")).to_contain_text("Done")
     await page.goto(f"{url}/failed?filter={queue}")
     await confirm(page, "Retry all 3")
@@ -116,7 +116,7 @@ async def press_on_undo(page: Page, url: str, queue: str) -> None:
         "Undo"
     )
     await confirm(page, "Undo", row=queue)
-    await told(page, f"The servers bring the deleted jobs of {queue} back in the background")
+    await told(page, f"The servers restore the deleted jobs of {queue} in the background")
 
 
 async def prepare(browsed: BrowsedConsole, queue: str) -> str:

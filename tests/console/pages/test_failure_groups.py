@@ -109,10 +109,10 @@ async def test_a_muted_group_comes_last_until_its_mute_is_ended(visitor: PageVis
     for error in ("no file", "no file", "boom"):
         await failed_job(client, error)
     often = await name_of(client, "no file")
-    assert "comes last" in await visitor.does("/queues/mail/mute", group=often, until_ms=2**45)
+    assert "is listed last" in await visitor.does("/queues/mail/mute", group=often, until_ms=2**45)
     assert [group.pattern for group in (await client.failures("mail")).groups] == ["boom", "no file"]
     assert "Muted; ends" in (await visitor.page("/failed")).text
-    assert "is muted no more" in await visitor.does("/queues/mail/mute", group=often, until_ms=0)
+    assert "is no longer muted" in await visitor.does("/queues/mail/mute", group=often, until_ms=0)
     assert [group.pattern for group in (await client.failures("mail")).groups] == ["no file", "boom"]
     assert "Muted" not in (await visitor.page("/failed")).text
     assert (await visitor.submit("/queues/mail/mute", {"group": "none", "until_ms": 0})).status == 400

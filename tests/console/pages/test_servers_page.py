@@ -64,7 +64,7 @@ async def test_a_shard_shows_its_jobs_and_its_size(visitor: PageVisitor, sample:
 async def test_a_shard_that_drains_shows_how_far_it_is(visitor: PageVisitor, sample: ClusterStatus) -> None:
     text = await text_of(visitor)
     assert "3 93 % of 48,000 jobs 3,140 35 min ago 21 in 2 min 27 s" in text
-    assert "4 goes once it is empty 100 % of 900 jobs 0 2 h ago 0 now" in text
+    assert "4 disappears once it is empty 100 % of 900 jobs 0 2 h ago 0 now" in text
 
 
 async def test_the_calls_to_a_shard_are_shown_by_kind(visitor: PageVisitor, sample: ClusterStatus) -> None:

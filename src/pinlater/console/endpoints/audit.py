@@ -12,13 +12,15 @@ from pinlater.domain.audit import ENTRIES_A_PAGE_MAX
 
 
 class AuditQuery(RequestShape, frozen=True, kw_only=True):
-    """Which entries."""
+    """Selects entries."""
 
     queue: Annotated[str | None, doc("Only changes of this queue.")] = None
-    who: Annotated[str | None, doc("Only by this token, or `no token` or `admin password`.")] = None
-    operation: Annotated[str | None, doc("Only this one: `pauseQueue`, `tokenAdded`, ...")] = None
-    since_ms: Annotated[Moment | None, doc("From this time on.")] = None
-    until_ms: Annotated[Moment | None, doc("Before this time.")] = None
+    who: Annotated[
+        str | None, doc("Only changes made with this token, with `no token`, or with the `admin password`.")
+    ] = None
+    operation: Annotated[str | None, doc("Only this operation, such as `pauseQueue` or `tokenAdded`.")] = None
+    since_ms: Annotated[Moment | None, doc("Only changes at this time or later.")] = None
+    until_ms: Annotated[Moment | None, doc("Only changes before this time.")] = None
     limit: Annotated[
         int,
         doc(
@@ -29,7 +31,7 @@ class AuditQuery(RequestShape, frozen=True, kw_only=True):
 
 
 class AuditItem(AnswerShape, frozen=True, kw_only=True):
-    """A change that was asked for. `outcome` is `ok`, `refused`, `failed` or `unknown`."""
+    """A requested change. `outcome` is `ok`, `refused`, `failed` or `unknown`."""
 
     id: str
     at_ms: int
@@ -37,14 +39,17 @@ class AuditItem(AnswerShape, frozen=True, kw_only=True):
     roles: Sequence[str]
     source: Annotated[str, doc("What the caller calls itself.")]
     address: Annotated[
-        str, doc("Where the connection of the caller came from: that of a console comes after that of its client.")
+        str,
+        doc(
+            "The address of the connection. For a call through a console: the address of the console's client, then the console's."
+        ),
     ]
     operation: str
-    queue: Annotated[str, doc("Empty for a change of no queue.")]
-    arguments: Annotated[Mapping[str, str], doc("Each value as JSON. Never bodies or secrets.")]
-    jobs: Annotated[int | None, doc("How many were changed; null where that is not counted.")]
+    queue: Annotated[str, doc("Empty if the change is not about a queue.")]
+    arguments: Annotated[Mapping[str, str], doc("Each value as JSON. Bodies and secrets are left out.")]
+    jobs: Annotated[int | None, doc("The number of jobs that were changed; null if they are not counted.")]
     outcome: str
-    detail: Annotated[str, doc("The code of an error.")]
+    detail: Annotated[str, doc("The code of the error, if there was one.")]
     server: str
 
 
@@ -53,7 +58,7 @@ class AuditAnswer(AnswerShape, frozen=True, kw_only=True):
 
     entries: Sequence[AuditItem]
     continuation: Annotated[str | None, doc("Send it to get the next entries; null if there are none.")]
-    incomplete: Annotated[bool, doc("A shard was unreachable, so that entries may be missing.")]
+    incomplete: Annotated[bool, doc("A shard was unreachable, so entries may be missing.")]
 
 
 @endpoint("GET", "/v1/audit", calls="audit")

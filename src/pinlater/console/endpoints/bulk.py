@@ -26,35 +26,36 @@ _BULK = "/v1/queues/{queue}/bulk"
 
 ActionName = Literal["retry", "delete", "cancel"]
 JobsPerSecond = Annotated[
-    Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None, doc("The most changes a second; without it as many as go.")
+    Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None,
+    doc("The maximum number of changes per second; no limit without it."),
 ]
 
 
 class BulkPreviewQuery(JobsFilter, frozen=True, kw_only=True):
-    """Which jobs of the queue."""
+    """Selects jobs of the queue."""
 
     state: State = "failed"
 
 
 class BulkRequest(JobsFilter, frozen=True, kw_only=True):
-    """What to do, and with which jobs of the queue."""
+    """The change, and the jobs of the queue that it is for."""
 
     state: Annotated[State | None, doc("Needed for `delete` and `cancel`; `retry` changes failed jobs only.")] = None
     action: Annotated[
         ActionName, doc("`retry` changes failed jobs, `cancel` pending and running ones, `delete` jobs of any state.")
     ]
     attempts: Attempts = 1
-    cancelled: Annotated[bool, doc("Retries cancelled jobs too.")] = False
+    cancelled: Annotated[bool, doc("Also retries cancelled jobs.")] = False
     jobs_per_second: JobsPerSecond = None
     for_good: Annotated[bool, doc("Deletes without copies: frees space at once, and cannot be undone.")] = False
     expected: Annotated[
         Annotated[int, Meta(ge=0, le=EXPECTED_MAX)] | None,
-        doc("How many jobs fit, as a preview tells. Shown with the progress; decides nothing."),
+        doc("The number of matching jobs, as a preview reported it. Shown with the progress only."),
     ] = None
 
 
 class UndoBulkRequest(RequestShape, frozen=True, kw_only=True):
-    """The run whose deleted jobs are to come back."""
+    """The run whose deleted jobs are restored."""
 
     run: str
     jobs_per_second: JobsPerSecond = None
@@ -67,7 +68,7 @@ class StopBulkRequest(RequestShape, frozen=True, kw_only=True):
 
 
 class BulkRunItem(AnswerShape, frozen=True, kw_only=True):
-    """A change of many jobs, under way or ended."""
+    """A change of many jobs, in progress or ended."""
 
     id: str
     queue: str
@@ -75,54 +76,55 @@ class BulkRunItem(AnswerShape, frozen=True, kw_only=True):
     filter: FilterItem
     attempts: int
     jobs_per_second: float | None
-    for_good: Annotated[bool, doc("No copies of deleted jobs are kept.")]
+    for_good: Annotated[bool, doc("No copies of deleted jobs are kept, so the run cannot be undone.")]
     undoes: str | None
     started_by: Annotated[str, doc("The source of the caller.")]
     started_ms: int
     state: Literal["running", "stopped", "done", "failed"]
     looked: Annotated[int, doc("Jobs that were compared.")]
     changed: int
-    news_ms: Annotated[int, doc("When its progress was told last.")]
+    news_ms: Annotated[int, doc("When its progress was last reported.")]
     ended_ms: int | None
-    detail: Annotated[str, doc("What it waits for, why it failed, or what it could not do.")]
+    detail: Annotated[str, doc("What the run waits for, why it failed, or what it could not do.")]
     undo_until_ms: Annotated[
-        int | None, doc("Until then all that it has deleted can be restored; null if there is nothing to restore.")
+        int | None, doc("All jobs that it has deleted can be restored until then; null if there are none to restore.")
     ]
     to_look_at: Annotated[
-        int | None, doc("About how many jobs its look compares; null while a shard could not be asked.")
+        int | None, doc("The approximate number of jobs that it compares; null while a shard is unreachable.")
     ]
-    expected: Annotated[int | None, doc("About how many jobs it changes in all; null if not known.")]
+    expected: Annotated[int | None, doc("The approximate number of jobs that it changes in total; null if unknown.")]
     percent: Annotated[
-        Annotated[int, Meta(ge=0, le=100)] | None, doc("How far it is: at most 99 until it is done; null if not known.")
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        doc("The progress: at most 99 until the run is done; null if unknown."),
     ]
     left_ms: Annotated[
         int | None,
         doc(
-            "About how long it takes yet, at its speed so far; null for a run that has ended, stops, waits or stands still."
+            "The approximate remaining time, at the speed so far; null for a run that has ended, is stopping, waits, or makes no progress."
         ),
     ]
 
 
 class BulkRunsAnswer(AnswerShape, frozen=True, kw_only=True):
-    """The newest first."""
+    """Runs, newest first."""
 
     runs: Sequence[BulkRunItem]
-    incomplete: Annotated[bool, doc("A shard could not be asked: runs that it keeps may be missing.")]
-    missing_shards: Annotated[Sequence[str], doc("The names of these shards.")]
+    incomplete: Annotated[bool, doc("A shard was unreachable, so runs that it keeps may be missing.")]
+    missing_shards: Annotated[Sequence[str], doc("The names of the unreachable shards.")]
 
 
 class BulkPreviewAnswer(AnswerShape, frozen=True, kw_only=True):
     """What a run would change now."""
 
     jobs: int
-    more: Annotated[bool, doc("Not all jobs were compared, so that there may be more.")]
-    samples: Annotated[Sequence[JobItem], doc("The newest ten.")]
+    more: Annotated[bool, doc("Not all jobs were compared, so there may be more.")]
+    samples: Annotated[Sequence[JobItem], doc("The ten newest jobs.")]
 
 
 @endpoint("POST", _BULK, calls="start_bulk_run", status=HTTPStatus.CREATED)
 async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
-    """Begins to change jobs. The servers do it in the background, also over restarts. A job whose state has changed meanwhile stays as it
-    is."""
+    """Starts to change jobs. The servers do this in the background and continue after a restart. A job whose state has changed in the
+    meantime is not changed."""
     body = call.body
     action = BulkAction(body.action)
     try:
@@ -140,8 +142,8 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
 
 @endpoint("GET", f"{_BULK}/preview", calls="count_jobs, scan", cost=lambda _: costs.of_jobs(SAMPLES))
 async def preview_bulk_run(call: ApiCall[BulkPreviewQuery, Nothing]) -> BulkPreviewAnswer:
-    """Returns how many jobs a run would change now, and the newest of them. Changes nothing. It counts for some seconds: `more` says that
-    there may be more."""
+    """Returns how many jobs a run would change now, and the newest of them. Changes nothing. It counts for a few seconds at most; `more`
+    says whether there may be more."""
     wanted = filter_of(call.query, state_of(call.query.state))
     counted = await count_all(call.client, call.queue, wanted, halves_of(wanted.state), seconds=SECONDS)
     samples = await newest_of(call.client, call.queue, wanted, min(SAMPLES, counted.jobs))
@@ -150,14 +152,14 @@ async def preview_bulk_run(call: ApiCall[BulkPreviewQuery, Nothing]) -> BulkPrev
 
 @endpoint("POST", f"{_BULK}/stop", calls="stop_bulk_run")
 async def stop_bulk_run(call: ApiCall[Nothing, StopBulkRequest]) -> BulkRunItem:
-    """Stops a run of the queue. What it has changed stays so; a run that has ended stays as it is."""
+    """Stops a run of the queue. Changes that it has made are kept. A run that has ended is not affected."""
     return _shown(await call.client.stop_bulk_run(call.queue, call.body.run))
 
 
 @endpoint("POST", f"{_BULK}/undo", calls="undo_bulk_run", status=HTTPStatus.CREATED)
 async def undo_bulk_run(call: ApiCall[Nothing, UndoBulkRequest]) -> BulkRunItem:
-    """Begins to bring back the jobs that a run of the queue has deleted in the last day, as they were. The servers do it in the background,
-    as a run of its own. A job is not restored while another job holds its unique key; `detail` says how many."""
+    """Starts to restore the jobs that a run of the queue has deleted in the last day, as they were. The servers do this in the background,
+    as a separate run. A job is not restored while another job holds its unique key; `detail` says how many."""
     body = call.body
     return _shown(await call.client.undo_bulk_run(call.queue, body.run, jobs_per_second=body.jobs_per_second))
 

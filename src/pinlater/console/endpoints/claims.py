@@ -32,7 +32,7 @@ _JOBS = "/v1/queues/{queue}/jobs"
 
 
 class ClaimItem(RequestShape, frozen=True, kw_only=True):
-    """A claim as its holder names it."""
+    """A claim, as its holder identifies it."""
 
     descriptor: str
     token: Annotated[str, doc("The claim token.")]
@@ -44,9 +44,9 @@ class AckItem(RequestShape, frozen=True, kw_only=True):
     descriptor: str
     token: Token = None
     succeeded: bool = True
-    append_status: Annotated[str, doc("Text that is added to the custom status.")] = ""
-    retry_delay_ms: Annotated[Span, doc("A failed job is due again after this span.")] = 0
-    final: Annotated[bool, doc("A failed job is not retried, whatever attempts it has.")] = False
+    append_status: Annotated[str, doc("Text to append to the custom status.")] = ""
+    retry_delay_ms: Annotated[Span, doc("The delay until a failed job is due again.")] = 0
+    final: Annotated[bool, doc("A failed job is not retried, even if attempts remain.")] = False
     error_type: str = ""
     error_text: str = ""
 
@@ -58,13 +58,15 @@ class AckRequest(RequestShape, frozen=True, kw_only=True):
 
 
 class DequeueRequest(RequestShape, frozen=True, kw_only=True):
-    """How many jobs to claim."""
+    """The number of jobs to claim, and how long to wait."""
 
     limit: Limit = 1
     wait_ms: Annotated[int, doc("How long to wait for a job.", ge=0, le=60_000)] = 0
-    acks: Annotated[Sequence[AckItem], doc("Acks that the server executes before it claims.")] = ()
-    coverage: Annotated[float, doc("The share of the shards to claim from, at least one shard.", gt=0, le=1)] = 1.0
-    dry_run: Annotated[bool, doc("Shows jobs and claims none.")] = False
+    acks: Annotated[Sequence[AckItem], doc("Acks that the server processes before it claims jobs.")] = ()
+    coverage: Annotated[
+        float, doc("The fraction of the shards to claim from; at least one shard is used.", gt=0, le=1)
+    ] = 1.0
+    dry_run: Annotated[bool, doc("Returns jobs without claiming them.")] = False
 
 
 class HeartbeatRequest(RequestShape, frozen=True, kw_only=True):
@@ -74,23 +76,23 @@ class HeartbeatRequest(RequestShape, frozen=True, kw_only=True):
 
 
 class ReleaseRequest(RequestShape, frozen=True, kw_only=True):
-    """The claims to give back."""
+    """The claims to release."""
 
     jobs: Annotated[Sequence[ClaimItem], Meta(min_length=1)]
-    delay_ms: Annotated[Span, doc("The jobs are due after this span.")] = 0
+    delay_ms: Annotated[Span, doc("The delay until the jobs are due again.")] = 0
 
 
 class CheckpointItem(RequestShape, frozen=True, kw_only=True):
-    """Progress of a job. At most one of the three bodies is given, and replaces the body of the job."""
+    """Progress of a job. At most one of the three bodies may be given; it replaces the body of the job."""
 
     descriptor: str
     token: Token = None
     body: Annotated[str | UnsetType, doc("A new body as text.")] = UNSET
     body_json: Annotated[Raw, doc("A new body as a JSON value.")] | UnsetType = UNSET
     body_base64: Annotated[str | UnsetType, doc("A new body in base64.")] = UNSET
-    prepend_status: Annotated[str, doc("Text that is put before the custom status.")] = ""
-    move_to_pending: Annotated[bool, doc("Ends the claim; the job goes back to the queue.")] = False
-    run_after_ms: Annotated[Moment | None, doc("When a job that goes back is due.")] = None
+    prepend_status: Annotated[str, doc("Text to prepend to the custom status.")] = ""
+    move_to_pending: Annotated[bool, doc("Ends the claim and returns the job to the queue.")] = False
+    run_after_ms: Annotated[Moment | None, doc("When a job that is returned to the queue is due.")] = None
     attempts_allowed: Attempts | None = None
 
 
@@ -109,7 +111,7 @@ class ClaimedJobItem(AnswerShape, frozen=True, kw_only=True):
     body_base64: BodyBase64
     body_masked: BodyMasked
     headers: Mapping[str, str]
-    attempt: Annotated[int, doc("Counts from 1.")]
+    attempt: Annotated[int, doc("The number of the attempt, from 1.")]
     attempts_allowed: int
     attempts_remaining: int
     created_at_ms: int | None
@@ -127,24 +129,24 @@ class ItemError(AnswerShape, frozen=True, kw_only=True):
 
 
 class ResultItem(AnswerShape, frozen=True, kw_only=True):
-    """What became of one job."""
+    """The outcome for one job."""
 
     descriptor: str
     outcome: Literal["applied", "already_final", "stale_claim", "not_found", "error"]
     holder: Annotated[str | None, doc("With `stale_claim`: the claim descriptor of the present holder.")]
     held_since_ms: int | None
     claim_deadline_at_ms: int | None
-    error: Annotated[ItemError | None, doc("With `error`. A repeat of the item is safe.")]
+    error: Annotated[ItemError | None, doc("With `error`. It is safe to repeat the item.")]
 
 
 class ResultsAnswer(AnswerShape, frozen=True, kw_only=True):
-    """What became of each job, in the order of the request."""
+    """The outcome for each job, in the order of the request."""
 
     results: Sequence[ResultItem]
 
 
 class MovedJobItem(AnswerShape, frozen=True, kw_only=True):
-    """What became of one job that was to get another priority."""
+    """The outcome for one job whose priority was to be changed."""
 
     descriptor: str
     outcome: Literal["applied", "already_final", "stale_claim", "not_found"]
@@ -154,13 +156,13 @@ class MovedJobItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class MovedJobsAnswer(AnswerShape, frozen=True, kw_only=True):
-    """What became of each job, in the order of the request."""
+    """The outcome for each job, in the order of the request."""
 
     results: Sequence[MovedJobItem]
 
 
 class ClaimedJobsAnswer(AnswerShape, frozen=True, kw_only=True):
-    """Claimed jobs in the order to run them, and what became of the acks."""
+    """Claimed jobs in the order to run them, and the outcomes of the acks."""
 
     jobs: Sequence[ClaimedJobItem]
     results: Sequence[ResultItem]
@@ -198,7 +200,7 @@ def _claimed(job: ClaimedJob) -> ClaimedJobItem:
 
 @endpoint("POST", f"{_JOBS}/ack", calls="ack")
 async def ack_jobs(call: ApiCall[Nothing, AckRequest]) -> ResultsAnswer:
-    """Ends attempts, as succeeded or failed."""
+    """Ends attempts as succeeded or failed."""
     return results_shown(await call.client.ack(call.queue, _acks(call.body.jobs), per_item_errors=True))
 
 

@@ -19,7 +19,7 @@ GROUPS_OF_ALL_MAX = 1_000
 
 
 class FailuresQuery(RequestShape, frozen=True, kw_only=True):
-    """The queues."""
+    """Selects queues."""
 
     queue: Annotated[
         Sequence[str],
@@ -31,16 +31,18 @@ class FailureGroupItem(AnswerShape, frozen=True, kw_only=True):
     """Failed attempts that look alike."""
 
     queue: str
-    name: Annotated[str, doc("16 hexadecimal digits; only zeros for failures of more groups than are kept.")]
+    name: Annotated[
+        str, doc("16 hexadecimal digits. All zeros: failures of the groups beyond the number that is kept.")
+    ]
     task: str
     error_type: str
     pattern: Annotated[str, doc("The first line of the error, with `…` for numbers, names in quotes and addresses.")]
     failures: Annotated[int, doc("Attempts that failed since `first_ms`.")]
     first_ms: int
     last_ms: int
-    sample: Annotated[str, doc("The job that failed last, which may be gone.")]
-    hours: Annotated[Sequence[int], doc("Of the last 24 hours, the oldest first.")]
-    muted_until_ms: Annotated[int, doc("An operator muted the group until then; 0 if not.")]
+    sample: Annotated[str, doc("The job that failed last. It may have been deleted since.")]
+    hours: Annotated[Sequence[int], doc("Failures in each of the last 24 hours, oldest first.")]
+    muted_until_ms: Annotated[int, doc("Until when an operator has muted the group; 0 if it is not muted.")]
 
 
 class MuteRequest(RequestShape, frozen=True, kw_only=True):
@@ -48,7 +50,8 @@ class MuteRequest(RequestShape, frozen=True, kw_only=True):
 
     group: Annotated[str, doc("The name of the group.", pattern="^[0-9a-f]{16}$")]
     until_ms: Annotated[
-        Moment | None, doc("At most in 30 days, and so without it. A time that is past, such as 0, ends the mute.")
+        Moment | None,
+        doc("At most 30 days ahead, which is also the default. A time in the past, such as 0, ends the mute."),
     ] = None
 
 
@@ -57,7 +60,7 @@ class FailuresAnswer(AnswerShape, frozen=True, kw_only=True):
 
     groups: Sequence[FailureGroupItem]
     left_out: Annotated[int, doc("Groups of all queues beyond the first 1,000.")]
-    incomplete: Annotated[bool, doc("A shard was unreachable; its failures are missing.")]
+    incomplete: Annotated[bool, doc("A shard was unreachable, so its failures are missing.")]
 
 
 def _cost(call: ApiCall[FailuresQuery, Nothing]) -> int:
@@ -86,5 +89,5 @@ def _has_failed(queue: QueueStats) -> bool:
 
 @endpoint("POST", "/v1/queues/{queue}/failures/mute", calls="mute_failures", status=HTTPStatus.NO_CONTENT)
 async def mute_failures(call: ApiCall[Nothing, MuteRequest]) -> None:
-    """Mutes a group of failures of the queue: it comes last then, and its failures still count."""
+    """Mutes a group of failures of the queue: it is listed last, and its failures still count."""
     await call.client.mute_failures(call.queue, call.body.group, until_ms=call.body.until_ms)

@@ -17,19 +17,17 @@ I32_MAX = 2**31 - 1
 MS_MAX = 2**53 - 1  # the largest integer that every JSON parser reads exactly
 
 State = Literal["pending", "in_progress", "succeeded", "failed"]
-Count = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Priority = Annotated[int, doc("1 is the highest.", ge=1, le=127)]
 Limit = Annotated[int, doc("The largest number of jobs.", ge=1, le=I32_MAX)]
 Key = Annotated[str, Meta(min_length=1)]
-NotNegative = Annotated[float, Meta(ge=0)]
 Attempts = Annotated[int, Meta(ge=1, le=I32_MAX)]
 Moment = Annotated[int, Meta(ge=0, le=MS_MAX)]
 Span = Annotated[int, Meta(ge=0, le=MS_MAX)]
-RunAfter = Annotated[
-    Moment | None, doc("The job is due from this time on, at most 366 days ahead. Not with `delay_ms`.")
+RunAfter = Annotated[Moment | None, doc("When the job is due, at most 366 days ahead. Excludes `delay_ms`.")]
+Delay = Annotated[Span | None, doc("The delay until the job is due, at most 366 days. Excludes `run_after_ms`.")]
+Token = Annotated[
+    str | None, doc("The claim token. Without it, the request applies to whichever worker holds the job.")
 ]
-Delay = Annotated[Span | None, doc("The job is due after this span, at most 366 days. Not with `run_after_ms`.")]
-Token = Annotated[str | None, doc("The claim token. Without it the request counts for any holder of the job.")]
 BodyText = Annotated[str | None, doc("The body as text; null if it is not UTF-8.")]
 BodyBase64 = Annotated[str | None, doc("The body in base64 if it is not UTF-8, else null.")]
 BodyMasked = Annotated[
@@ -43,8 +41,8 @@ Descriptors = Annotated[Sequence[str], doc("The names of jobs, all of this queue
 OfShard = Annotated[
     Key | None, doc("Only jobs on this shard, named with or without the `s` of descriptors: `2` or `s2`.")
 ]
-Bodies = Annotated[bool, doc("Answers the bodies of the jobs too.")]
-Future = Annotated[bool, doc("Pending jobs that are not due yet, instead of those that are.")]
+Bodies = Annotated[bool, doc("Includes the bodies of the jobs.")]
+Future = Annotated[bool, doc("Selects pending jobs that are not due yet instead of those that are.")]
 Incomplete = Annotated[bool, doc("A shard was unreachable, or a time limit made the answer shorter.")]
 
 
@@ -67,10 +65,10 @@ class QueuesQuery(RequestShape, frozen=True, kw_only=True):
 
 
 class PartitionNumberItem(AnswerShape, frozen=True, kw_only=True):
-    """How many partitions a queue is to have."""
+    """The number of partitions that a queue should have."""
 
     number: int
-    automatic: Annotated[bool, doc("The servers chose it, and no operator.")]
+    automatic: Annotated[bool, doc("The servers chose the number, not an operator.")]
     since_ms: Annotated[
-        int | None, doc("When they chose it, or when an operator last changed the settings; null: not known.")
+        int | None, doc("When the servers chose it, or an operator last changed the settings; null if unknown.")
     ]

@@ -45,14 +45,14 @@ def _answered(field: FilterField) -> tuple[str, Any]:
 if TYPE_CHECKING:
 
     class JobsFilter(RequestShape, frozen=True, kw_only=True):
-        """Which jobs of a state. A field that is not given chooses by nothing."""
+        """Selects jobs of a state. A field that is not given does not restrict the selection."""
 
 else:
     JobsFilter = defstruct(
         "JobsFilter",
         list(map(_requested, FILTER_FIELDS)),
         bases=(RequestShape,),
-        namespace={"__doc__": "Which jobs of a state. A field that is not given chooses by nothing."},
+        namespace={"__doc__": "Selects jobs of a state. A field that is not given does not restrict the selection."},
         module=__name__,
         frozen=True,
         kw_only=True,

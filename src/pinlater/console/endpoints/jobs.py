@@ -39,20 +39,20 @@ _JOBS, _JOB = "/v1/queues/{queue}/jobs", "/v1/jobs/{descriptor}"
 
 
 class BodiesQuery(RequestShape, frozen=True, kw_only=True):
-    """Whether bodies are wanted."""
+    """Selects whether bodies are included."""
 
     bodies: Bodies = False
 
 
 class CountQuery(JobsFilter, frozen=True, kw_only=True):
-    """Which jobs of a queue."""
+    """Selects jobs of a queue."""
 
     state: State = "pending"
     future: Future = False
 
 
 class ScanQuery(JobsFilter, frozen=True, kw_only=True):
-    """Which jobs of a queue, and how many."""
+    """Selects jobs of a queue, and how many to return."""
 
     state: State = "pending"
     future: Future = False
@@ -65,12 +65,12 @@ class ScanQuery(JobsFilter, frozen=True, kw_only=True):
 class LookupRequest(RequestShape, frozen=True, kw_only=True):
     """The jobs to look up."""
 
-    descriptors: Annotated[Sequence[str], doc("The names of jobs, of any queues.", min_length=1)]
+    descriptors: Annotated[Sequence[str], doc("Descriptors of jobs of any queues.", min_length=1)]
     bodies: Bodies = False
 
 
 class AttemptItem(AnswerShape, frozen=True, kw_only=True):
-    """How one attempt ended: `succeeded`, `failed`, `timed_out` or `cancelled`."""
+    """The end of one attempt: `succeeded`, `failed`, `timed_out` or `cancelled`."""
 
     number: int
     claimed_by: str
@@ -82,7 +82,7 @@ class AttemptItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class JobItem(AnswerShape, frozen=True, kw_only=True):
-    """All that a server knows of a job."""
+    """Everything that a server knows about a job."""
 
     descriptor: str
     state: State
@@ -102,7 +102,7 @@ class JobItem(AnswerShape, frozen=True, kw_only=True):
     ordering_key: str | None
     error_type: str
     error_text: str
-    attempts: Annotated[Sequence[AttemptItem], doc("The latest ones that failed or timed out.")]
+    attempts: Annotated[Sequence[AttemptItem], doc("The latest attempts that failed or timed out.")]
     failure_group: Annotated[str | None, doc("The name of the group of failures of a failed job; null for others.")]
     body: Annotated[str | None, doc("The body as text; null if it is not UTF-8 or was not asked for.")]
     body_base64: BodyBase64
@@ -135,10 +135,10 @@ class ReasonItem(AnswerShape, frozen=True, kw_only=True):
         ],
         doc("For programs; others may be added."),
     ]
-    text: Annotated[str, doc("A sentence or two for people.")]
+    text: Annotated[str, doc("One or two sentences for people.")]
     figures: Annotated[
         Mapping[str, bool | int | float | str],
-        doc("What the text says in numbers: times end in `_at_ms`, spans in `_ms`. What is not known is left out."),
+        doc("The numbers in the text: times end in `_at_ms`, durations in `_ms`. Unknown ones are left out."),
     ]
 
 
@@ -148,10 +148,12 @@ class ExplainAnswer(AnswerShape, frozen=True, kw_only=True):
     descriptor: str
     state: Annotated[State | None, doc("Null if the shard of the job is unreachable.")]
     reasons: Annotated[
-        Sequence[ReasonItem], doc("What has to be changed first comes first. Or who runs the job, or how it ended.")
+        Sequence[ReasonItem],
+        doc("The reason to deal with first comes first. For a job that does not wait: who runs it, or how it ended."),
     ]
     partition_number: Annotated[
-        PartitionNumberItem | None, doc("How many partitions the queue is to have; null where there is one shard only.")
+        PartitionNumberItem | None,
+        doc("The number of partitions that the queue should have; null if there is only one shard."),
     ] = None
 
 
@@ -183,8 +185,8 @@ class ScanAnswer(AnswerShape, frozen=True, kw_only=True):
     incomplete: Annotated[
         bool,
         doc(
-            "A shard was unreachable, or a limit of time made the answer shorter. With a continuation, the next request "
-            "goes on there."
+            "A shard was unreachable, or a time limit shortened the answer. With a continuation, the next request "
+            "continues there."
         ),
     ]
 
@@ -205,14 +207,14 @@ def job_shown(job: JobInfo) -> JobItem:
 
 @endpoint("GET", _JOB, calls="lookup")
 async def get_job(call: ApiCall[BodiesQuery, Nothing]) -> JobItem:
-    """Returns what is known of a job."""
+    """Returns what is known about a job."""
     return job_shown(await _found(call, bodies=call.query.bodies))
 
 
 @endpoint("GET", f"{_JOB}/explain", calls="explain_job")
 async def explain_job(call: ApiCall[Nothing, Nothing]) -> ExplainAnswer:
-    """Tells why a job waits: a pause, its due time, a rate limit, no worker, jobs before it and when its turn comes. Or who runs it, or
-    how it ended."""
+    """Explains why a job waits: a pause, its due time, a rate limit, no worker, or jobs before it and when its turn comes. For other jobs:
+    who runs the job, or how it ended."""
     found = await call.client.explain_job(call.descriptor.partition(":")[0], call.descriptor)
     if found.missing:
         raise _no_such_job(call.descriptor)
@@ -254,7 +256,7 @@ def _no_such_job(descriptor: str) -> Exception:
     cost=lambda call: costs.of_jobs(len(call.body.descriptors), bodies=call.body.bodies),
 )
 async def lookup_jobs(call: ApiCall[Nothing, LookupRequest]) -> LookupAnswer:
-    """Returns what is known of several jobs, of any queues. Jobs that do not exist are left out."""
+    """Returns what is known about several jobs, of any queues. Jobs that do not exist are left out."""
     found = await call.client.lookup(call.body.descriptors, bodies=call.body.bodies)
     return LookupAnswer(jobs=[job_shown(job) for job in found.values()])
 
@@ -269,8 +271,8 @@ async def find_unique_key(call: ApiCall[UniqueKeyQuery, Nothing]) -> KeyHoldersA
 # If jobs are compared, the cost is that of the jobs found so far and of a page of jobs to compare.
 @endpoint("GET", _JOBS, calls="scan", cost=lambda call: costs.of_jobs(call.query.limit, bodies=call.query.bodies))
 async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
-    """Lists jobs in a state, newest first, in pages. With a filter by more than `priority`, one request compares a part of the jobs: it may
-    answer fewer than `limit`, also none, and a continuation."""
+    """Lists jobs in a state, newest first, in pages. With a filter by more than `priority`, one request compares only some of the jobs: it
+    may return fewer than `limit`, or none, with a continuation."""
     query = call.query
     page = await call.client.scan(
         call.queue,
@@ -287,7 +289,7 @@ async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
 
 @endpoint("GET", f"{_JOBS}/count", calls="count_jobs")
 async def count_jobs(call: ApiCall[CountQuery, Nothing]) -> JobCountAnswer:
-    """Counts jobs in a state, for some seconds: with a filter by more than `priority` it reads jobs, and the answer may be incomplete."""
+    """Counts jobs in a state. With a filter by more than `priority` it reads jobs for a few seconds, and the answer may be incomplete."""
     query = call.query
     wanted = filter_of(query, state_of(query.state))
     counted = await count_all(call.client, call.queue, wanted, (query.future,), seconds=SECONDS)

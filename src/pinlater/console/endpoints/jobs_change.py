@@ -32,7 +32,7 @@ from pinlater.console.problems import invalid, refused
 _JOBS = "/v1/queues/{queue}/jobs"
 
 Continuation = Annotated[
-    str | None, doc("From the answer to a request with the same filter: goes on where that one ended.")
+    str | None, doc("From the answer to a request with the same filter: continues where that one ended.")
 ]
 DryRun = Annotated[bool, doc("Changes nothing: the answer has the number of jobs that would change.")]
 
@@ -47,37 +47,38 @@ class RunNowRequest(RequestShape, frozen=True, kw_only=True):
     """The jobs to run, at once unless a time is given."""
 
     descriptors: Descriptors
-    attempts: Annotated[Attempts, doc("Attempts of jobs that had failed.")] = 1
+    attempts: Annotated[Attempts, doc("Attempts that each failed job gets.")] = 1
     run_after_ms: RunAfter = None
     delay_ms: Delay = None
 
 
 class ChangePriorityRequest(RequestShape, frozen=True, kw_only=True):
-    """The jobs that get another priority."""
+    """The jobs to change, and their new priority."""
 
     descriptors: Descriptors
     priority: Priority
 
 
 class RetryFailedRequest(JobsFilter, frozen=True, kw_only=True):
-    """Which failed jobs go back to the queue."""
+    """Selects the failed jobs to return to the queue."""
 
     attempts: Annotated[Attempts, doc("Attempts that each job gets.")] = 1
     limit: Limit = 1000
     run_after_ms: RunAfter = None
     delay_ms: Delay = None
-    cancelled: Annotated[bool, doc("Retries cancelled jobs too.")] = False
+    cancelled: Annotated[bool, doc("Also retries cancelled jobs.")] = False
     continuation: Continuation = None
     dry_run: DryRun = False
 
 
 class DeleteJobsQuery(JobsFilter, frozen=True, kw_only=True):
-    """Which jobs to delete."""
+    """Selects the jobs to delete."""
 
     state: State
     limit: Limit = 1000
     for_good: Annotated[
-        bool, doc("Deletes jobs that a filter chooses without copies: frees space at once, and cannot be undone.")
+        bool,
+        doc("Deletes jobs that a filter selects without keeping copies: frees space at once, and cannot be undone."),
     ] = False
     continuation: Continuation = None
     dry_run: DryRun = False
@@ -99,7 +100,9 @@ class DeletedAnswer(ChangedAnswer, frozen=True, kw_only=True):
 
     run: Annotated[
         str | None,
-        doc("The bulk run that deletes them, and can be undone; null if none does. `incomplete`: it goes on."),
+        doc(
+            "The bulk run that deletes the jobs, which can be undone; null if there is none. With `incomplete` it may still be running."
+        ),
     ] = None
 
 
@@ -132,8 +135,8 @@ async def change_priority(call: ApiCall[Nothing, ChangePriorityRequest]) -> Move
 @endpoint("POST", f"{_JOBS}/retry-failed", calls="retry_failed, count_jobs, scan, run_jobs")
 async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> ChangedAnswer:
     """Returns failed jobs to the queue, up to a limit. The answer has their number. With a filter other than `priority` it takes the newest
-    first; if that takes longer than some seconds, the answer is `incomplete`. A repeat begins with the newest again, and with the
-    `continuation` of the answer it goes on."""
+    first, for a few seconds; after that the answer is `incomplete`. A repeat starts with the newest again; with the `continuation` of the
+    answer it continues."""
     body = call.body
     run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
     wanted = filter_of(body, JobState.FAILED, skip_cancelled=not body.cancelled)
@@ -179,7 +182,7 @@ async def _changed(
 def _check_continuation(given: str | None, *, goes_on: bool) -> None:
     """Refuses the continuation of another request for one that can't go on: it would begin anew."""
     if given is not None and not goes_on:
-        raise invalid("continuation", "goes with a change by a filter that is no dry run and no bulk run")
+        raise invalid("continuation", "is possible for a change by a filter that is neither a dry run nor a bulk run")
 
 
 @endpoint(
@@ -187,9 +190,9 @@ def _check_continuation(given: str | None, *, goes_on: bool) -> None:
 )
 async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
     """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority` a bulk run deletes them,
-    the newest first: `run` names it, and it can be undone for a day. If it takes longer than some seconds, or is stopped, the answer is
-    `incomplete`; a run that was not stopped continues. With `for_good` no run is made; a repeat begins with the
-    newest again, and with the `continuation` of the answer it goes on."""
+    the newest first: `run` names it, and it can be undone for a day. If it takes longer than a few seconds, or is stopped, the answer is
+    `incomplete`; a run that was not stopped continues. With `for_good` there is no run; a repeat starts with the
+    newest again, and with the `continuation` of the answer it continues."""
     query = call.query
     wanted = filter_of(query, state_of(query.state))
     _check_continuation(query.continuation, goes_on=query.for_good and wanted.compares and not query.dry_run)
@@ -216,5 +219,5 @@ async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
 
 @endpoint("POST", f"{_JOBS}/delete", calls="delete_jobs_by_descriptor")
 async def delete_jobs_by_descriptor(call: ApiCall[Nothing, DescriptorsRequest]) -> JobCountAnswer:
-    """Deletes the named jobs in whatever state they are. The answer has their number."""
+    """Deletes the named jobs, whatever their state. The answer has their number."""
     return JobCountAnswer(jobs=await call.client.delete_jobs_by_descriptor(call.queue, call.body.descriptors))

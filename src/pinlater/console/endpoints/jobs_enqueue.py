@@ -29,30 +29,30 @@ from pinlater.console.problems import invalid
 _JOBS = "/v1/queues/{queue}/jobs"
 _IDEMPOTENCY_KEY = HeaderParameter(
     "Idempotency-Key",
-    "The request key. Send a repeat at most 45 s after the first try, with the same content: with moments, not with spans from now.",
+    "The request key. Send a repeat at most 45 s after the first request, with the same content: with times, not with durations from now.",
 )
 
 
 class NewJobOptions(RequestShape, frozen=True, kw_only=True):
-    """What holds for a job besides its body and headers."""
+    """The options of a job."""
 
     priority: Priority = 1
     run_after_ms: RunAfter = None
     delay_ms: Delay = None
-    attempts_allowed: Annotated[Attempts | None, doc("Without it the default of the queue applies.")] = None
-    custom_status: Annotated[str, doc("Text that is shown with the job.")] = ""
-    unique_key: Annotated[Key | None, doc("At most one job of the queue holds it.")] = None
+    attempts_allowed: Annotated[Attempts | None, doc("Without it, the default of the queue applies.")] = None
+    custom_status: Annotated[str, doc("Text to show with the job.")] = ""
+    unique_key: Annotated[Key | None, doc("At most one job of the queue holds this key.")] = None
     unique_scope: Annotated[
         Literal["pending", "unfinished", "time"],
-        doc("How long the unique key is taken: until the first claim, until the job is finished, or for a span."),
+        doc("How long the job holds the unique key: until its first claim, until it is finished, or for a duration."),
     ] = "unfinished"
-    unique_for_ms: Annotated[Span | None, doc("The span of scope `time`.")] = None
+    unique_for_ms: Annotated[Span | None, doc("The duration for the scope `time`.")] = None
     ordering_key: Annotated[
         str | None, doc("Jobs of the queue with the same key run one after the other. 1 to 128 bytes.")
     ] = None
     claim_timeout_ms: Annotated[Span | None, doc("The claim timeout of this job.")] = None
-    expires_at_ms: Annotated[Moment | None, doc("The job fails if it waits until then.")] = None
-    expires_in_ms: Annotated[Span | None, doc("As `expires_at_ms`, from now on. Not with it.")] = None
+    expires_at_ms: Annotated[Moment | None, doc("The job fails if it still waits at this time.")] = None
+    expires_in_ms: Annotated[Span | None, doc("The same as a duration from now. Excludes `expires_at_ms`.")] = None
 
 
 class EnqueueQuery(NewJobOptions, frozen=True, kw_only=True):
@@ -62,10 +62,10 @@ class EnqueueQuery(NewJobOptions, frozen=True, kw_only=True):
 
 
 class NewJobItem(NewJobOptions, frozen=True, kw_only=True):
-    """A job to store. Exactly one of the three bodies is given."""
+    """A job to store. Exactly one of the three bodies must be given."""
 
     body: Annotated[str | UnsetType, doc("The body as text.")] = UNSET
-    body_json: Annotated[Raw, doc("The body as a JSON value, stored as it is written here.")] | UnsetType = UNSET
+    body_json: Annotated[Raw, doc("The body as a JSON value, stored exactly as written here.")] | UnsetType = UNSET
     body_base64: Annotated[str | UnsetType, doc("The body in base64.")] = UNSET
     headers: Annotated[Mapping[str, str], doc("Headers of the job.")] = {}
 
@@ -84,7 +84,7 @@ class EnqueuedItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class EnqueueBatchAnswer(AnswerShape, frozen=True, kw_only=True):
-    """In the order of the request."""
+    """The stored jobs, in the order of the request."""
 
     jobs: Sequence[EnqueuedItem]
 
@@ -94,8 +94,8 @@ _Enqueue = ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest
 
 @endpoint("POST", _JOBS, calls="enqueue", status=HTTPStatus.CREATED, header=_IDEMPOTENCY_KEY)
 async def enqueue(call: ApiCall[EnqueueQuery, Content]) -> EnqueuedItem:
-    """Stores a job. The body of the request is the body of the job, as text, JSON or bytes after its Content-Type; the options are
-    parameters of the URL. With an Idempotency-Key a repeat within 45 s stores nothing and gets the first answer."""
+    """Stores a job. The body of the request is the body of the job: text, JSON or bytes, according to its Content-Type. The options are
+    parameters of the URL. With an Idempotency-Key, a repeat within 45 s stores nothing and gets the first answer."""
     job = _job(call, call.query, call.body.data, _headers(call.query.header), "")
     return (await _stored(call, [job]))[0]
 

@@ -32,7 +32,7 @@ class CreateQueueRequest(RequestShape, frozen=True, kw_only=True):
     """The queue to create."""
 
     name: Annotated[str, doc("1 to 64 ASCII letters, digits and underscores.")]
-    ordered: Annotated[bool, doc("Its jobs run one after the other. This can't be changed later.")] = False
+    ordered: Annotated[bool, doc("Its jobs run one after the other. This cannot be changed later.")] = False
 
 
 class QueueItem(AnswerShape, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class QueuesAnswer(AnswerShape, frozen=True, kw_only=True):
 
 
 class PausedAnswer(AnswerShape, frozen=True, kw_only=True):
-    """A queue and its pause."""
+    """A queue, and whether it is paused."""
 
     name: str
     paused: bool
@@ -90,19 +90,19 @@ class SettingsAnswer(AnswerShape, frozen=True, kw_only=True):
     name: str
     paused: bool
     ordered: Annotated[bool, doc("All its jobs run one after the other.")]
-    settings: Annotated[SettingsValues, doc("As they are stored with the queue.")]
-    in_force: Annotated[SettingsValues, doc("As they apply on the server that answered.")]
+    settings: Annotated[SettingsValues, doc("The settings stored with the queue.")]
+    in_force: Annotated[SettingsValues, doc("The settings in force on the server that answered.")]
     origins: Annotated[Mapping[str, str], doc("Where each value in force comes from.")]
 
 
 class UnblockRequest(RequestShape, frozen=True, kw_only=True):
-    """The ordering key that is to go on."""
+    """The ordering key to unblock."""
 
     ordering_key: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class UnblockedAnswer(AnswerShape, frozen=True, kw_only=True):
-    """How many failed jobs stopped the key."""
+    """The number of failed jobs that blocked the key."""
 
     jobs: int
 
@@ -145,13 +145,12 @@ class StatsItem(AnswerShape, frozen=True, kw_only=True):
     oldest_waiting_ms: Annotated[int | None, doc("How long the oldest due job has waited.")]
     waiting_dequeues: int
     incomplete: Incomplete
-    max_jobs_per_second: Annotated[float | None, doc("The limit of dequeues in force; null: none.")] = None
-    partitions: Annotated[
-        Sequence[str], doc("The shards on which the queue is stored; empty where there is one shard only.")
-    ] = ()
-    strays: Annotated[Mapping[str, int], doc("Unfinished jobs on other shards in reach, by shard.")] = {}
+    max_jobs_per_second: Annotated[float | None, doc("The rate limit in force; null if there is none.")] = None
+    partitions: Annotated[Sequence[str], doc("The shards that store the queue; empty if there is only one shard.")] = ()
+    strays: Annotated[Mapping[str, int], doc("Unfinished jobs on other reachable shards, by shard.")] = {}
     partition_number: Annotated[
-        PartitionNumberItem | None, doc("How many partitions it is to have; null where there is one shard only.")
+        PartitionNumberItem | None,
+        doc("The number of partitions that the queue should have; null if there is only one shard."),
     ] = None
 
 
@@ -176,7 +175,7 @@ async def create_queue(call: ApiCall[Nothing, CreateQueueRequest]) -> QueueItem:
 
 @endpoint("GET", _QUEUE, calls="queue_config")
 async def get_queue(call: ApiCall[Nothing, Nothing]) -> QueueItem:
-    """Tells whether a queue exists: the answer is an error if it does not. Its `settings` and `stats` tell more."""
+    """Tells whether a queue exists: if it does not, the answer is an error. `settings` and `stats` tell more."""
     await call.client.queue_config(call.queue)
     return QueueItem(name=call.queue)
 
@@ -201,20 +200,20 @@ async def _settings(call: ApiCall[Any, Any]) -> SettingsAnswer:
 
 @endpoint("GET", f"{_QUEUE}/settings", calls="queue_config, settings_in_force")
 async def get_settings(call: ApiCall[Nothing, Nothing]) -> SettingsAnswer:
-    """Returns the settings of a queue, those that apply, and where each comes from."""
+    """Returns the settings stored with a queue, the settings in force, and where each value comes from."""
     return await _settings(call)
 
 
 @endpoint("PUT", f"{_QUEUE}/settings", calls="configure_queue")
 async def replace_settings(call: ApiCall[Nothing, SettingsValues]) -> SettingsAnswer:
-    """Replaces all settings of a queue. A setting that is left out gets the default of the server."""
+    """Replaces all settings of a queue. A setting that is left out reverts to the default of the server."""
     await call.client.configure_queue(call.queue, QueueConfig(**structs.asdict(call.body)))
     return await _settings(call)
 
 
 @endpoint("PATCH", f"{_QUEUE}/settings", calls="queue_config, configure_queue")
 async def change_settings(call: ApiCall[Nothing, ChangedSettings]) -> SettingsAnswer:
-    """Changes the settings that are given. Reads and stores all of them, so of two changes at the same time one may be lost."""
+    """Changes the given settings. It reads and stores all of them, so one of two simultaneous changes may be lost."""
     changes = {name: value for name, value in structs.asdict(call.body).items() if value is not UNSET}
     now = await call.client.queue_config(call.queue)
     if changes:
@@ -238,7 +237,7 @@ async def resume_queue(call: ApiCall[Nothing, Nothing]) -> PausedAnswer:
 
 @endpoint("POST", f"{_QUEUE}/unblock", calls="unblock_key")
 async def unblock_key(call: ApiCall[Nothing, UnblockRequest]) -> UnblockedAnswer:
-    """Has jobs that failed finally no longer stop their ordering key. They stay failed."""
+    """Makes jobs that have failed for good no longer block their ordering key. They remain failed."""
     return UnblockedAnswer(jobs=await call.client.unblock_key(call.queue, call.body.ordering_key))
 
 

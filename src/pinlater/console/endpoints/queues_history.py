@@ -18,7 +18,9 @@ class HistoryQuery(RequestShape, frozen=True, kw_only=True):
 
     from_ms: Annotated[Moment | None, doc("At most 30 days ago. Without it: an hour before the end.")] = None
     until_ms: Annotated[Moment | None, doc("Without it: now.")] = None
-    step_s: Annotated[Literal[60, 600, 3600] | None, doc("Without it: the finest that is kept for the range.")] = None
+    step_s: Annotated[
+        Literal[60, 600, 3600] | None, doc("Without it: the smallest step that is kept for the range.")
+    ] = None
 
 
 class HistoriesQuery(HistoryQuery, frozen=True, kw_only=True):
@@ -28,7 +30,7 @@ class HistoriesQuery(HistoryQuery, frozen=True, kw_only=True):
 
 
 class PercentilesItem(AnswerShape, frozen=True, kw_only=True):
-    """Of `number` spans, in milliseconds; at most a sixteenth off."""
+    """Percentiles of `number` durations, in milliseconds, accurate to one sixteenth."""
 
     number: int
     p50: int
@@ -66,7 +68,7 @@ class MarkItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class HistoryAnswer(AnswerShape, frozen=True, kw_only=True):
-    """The points of a queue by time. A step without a point: nothing happened, and no unfinished job was there."""
+    """The points of a queue by time. A step without a point: nothing happened, and there was no unfinished job."""
 
     queue: str
     step_s: int
@@ -85,7 +87,7 @@ class QueuePointsItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class HistoriesAnswer(AnswerShape, frozen=True, kw_only=True):
-    """The points of several queues. Queues that do not exist are left out, unless a single one was asked for."""
+    """The points of several queues. Queues that do not exist are left out, unless only one was requested."""
 
     step_s: int
     from_ms: int
@@ -98,9 +100,9 @@ class HistoriesAnswer(AnswerShape, frozen=True, kw_only=True):
 class MarkRequest(RequestShape, frozen=True, kw_only=True):
     """A mark for the charts, such as a deployment."""
 
-    text: Annotated[str, doc("Printable characters.", min_length=1, max_length=MARK_CHARS_MAX)]
+    text: Annotated[str, doc("Printable characters only.", min_length=1, max_length=MARK_CHARS_MAX)]
     at_ms: Annotated[Moment | None, doc("At most an hour ahead. Without it: now.")] = None
-    queue: Annotated[str | None, doc("Without it: all queues, which needs a token for all.")] = None
+    queue: Annotated[str | None, doc("Without it: all queues; this needs a token for all queues.")] = None
 
 
 @endpoint("GET", "/v1/queues/{queue}/history", calls="queue_history")
@@ -113,7 +115,7 @@ async def get_queue_history(call: ApiCall[HistoryQuery, Nothing]) -> HistoryAnsw
 
 @endpoint("GET", "/v1/history", calls="queue_history")
 async def get_history(call: ApiCall[HistoriesQuery, Nothing]) -> HistoriesAnswer:
-    """Returns the same of several queues, up to 5,000 points together."""
+    """Returns the same for several queues, up to 5,000 points in total."""
     found = await _history(call, call.query, call.query.queue)
     queues = [QueuePointsItem(queue=each.queue, points=_points(each)) for each in found.queues]
     return like(HistoriesAnswer, found, queues=queues, marks=_marks(found))
@@ -121,7 +123,7 @@ async def get_history(call: ApiCall[HistoriesQuery, Nothing]) -> HistoriesAnswer
 
 @endpoint("POST", "/v1/marks", calls="add_mark", status=HTTPStatus.CREATED)
 async def add_mark(call: ApiCall[Nothing, MarkRequest]) -> MarkItem:
-    """Keeps a mark for 30 days, which the charts show. A repeat with the same time and text changes nothing."""
+    """Adds a mark, which the charts show for 30 days. A repeat with the same time and text changes nothing."""
     mark = call.body
     at_ms = call.now_ms() if mark.at_ms is None else mark.at_ms
     await call.client.add_mark(mark.text, at_ms=at_ms, queue=mark.queue or "")

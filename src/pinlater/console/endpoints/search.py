@@ -21,7 +21,7 @@ class SearchQuery(RequestShape, frozen=True, kw_only=True):
     text: Annotated[
         str,
         doc(
-            "A descriptor or a unique key, whole; or a part of a header, an error or a body, ignoring case.",
+            "A whole descriptor or unique key, or a part of a header, an error or a body, ignoring case.",
             min_length=1,
             max_length=200,
         ),
@@ -31,28 +31,33 @@ class SearchQuery(RequestShape, frozen=True, kw_only=True):
 
 
 class FoundItem(AnswerShape, frozen=True, kw_only=True):
-    """A job with the text in it."""
+    """A job that contains the text."""
 
-    where: Annotated[str, doc("The first place: `descriptor`, `unique key`, `header NAME`, `error` or `body`.")]
+    where: Annotated[
+        str,
+        doc("The first place that contains the text: `descriptor`, `unique key`, `header NAME`, `error` or `body`."),
+    ]
     job: JobItem
 
 
 class UnreadItem(AnswerShape, frozen=True, kw_only=True):
-    """Jobs that were not all read."""
+    """Jobs that were not all searched."""
 
     queue: str
     state: State
     future: Future
-    jobs: Annotated[int, doc("How many there are.")]
+    jobs: Annotated[int, doc("The number of these jobs.")]
 
 
 class SearchAnswer(AnswerShape, frozen=True, kw_only=True):
-    """What was found within the bounds of a search: a number of jobs found and read, and a few seconds."""
+    """What a search found within its bounds: a number of jobs found and read, and a few seconds."""
 
     jobs: Sequence[FoundItem]
-    unread: Annotated[Sequence[UnreadItem], doc("What was not read to its end: these may have more such jobs.")]
-    compared: Annotated[int, doc("How many jobs were read.")]
-    incomplete: Annotated[bool, doc("A shard was unreachable, or something was not read to its end.")]
+    unread: Annotated[
+        Sequence[UnreadItem], doc("Lists of jobs that were not searched completely; they may contain more such jobs.")
+    ]
+    compared: Annotated[int, doc("The number of jobs that were read.")]
+    incomplete: Annotated[bool, doc("A shard was unreachable, or a list was not searched completely.")]
     masked: Annotated[
         Sequence[str], doc("Queues whose bodies were not searched: they are masked for the roles of the caller.")
     ]
@@ -65,8 +70,9 @@ class SearchAnswer(AnswerShape, frozen=True, kw_only=True):
     cost=lambda call: costs.of_jobs(call.query.limit + PAGE_JOBS),
 )
 async def search_jobs(call: ApiCall[SearchQuery, Nothing]) -> SearchAnswer:
-    """Searches all jobs for a string. A descriptor, and the job that holds a unique key now, are found by an index. For all else it reads
-    jobs: at most some 20,000 in at most 5 s, those of short lists first; it says which it has not read."""
+    """Searches all jobs for a string. A descriptor, and the job that holds a unique key now, are found by an index. For everything else it
+    reads jobs: at most about 20,000, for at most 5 s, shortest lists first. The answer says which lists it has not searched completely.
+    """
     query = call.query
     bounds = SearchBounds(found=query.limit)
     found = await JobSearch(call.client, query.text, query.queue or "", monotonic, bounds).run()

@@ -14,8 +14,8 @@ class CallerItem(AnswerShape, frozen=True, kw_only=True):
     """What the servers let the caller do."""
 
     token_name: Annotated[str, doc("Empty without a token.")]
-    roles: Annotated[Sequence[str], doc("As the token has them, without those that they include.")]
-    queues: Annotated[Sequence[str], doc("Patterns; `*` is any text.")]
+    roles: Annotated[Sequence[str], doc("The roles of the token, without those that they include.")]
+    queues: Annotated[Sequence[str], doc("Patterns; `*` matches any text.")]
     expires_at_ms: int | None
     speaks_for_others: Annotated[bool, doc("The audit names the user that the token speaks for.")]
 
@@ -39,7 +39,7 @@ class ServerInfoAnswer(AnswerShape, frozen=True, kw_only=True):
 
 
 class WaitingItem(AnswerShape, frozen=True, kw_only=True):
-    """Long polls of one caller on one queue that wait on the server that answered."""
+    """Long polls of one caller on one queue, waiting on the server that answered."""
 
     queue: str
     source: str
@@ -57,17 +57,17 @@ class ClusterServerItem(AnswerShape, frozen=True, kw_only=True):
 
     address: str
     name: str
-    slots: Annotated[Mapping[str, int], doc("By shard.")]
+    slots: Annotated[Mapping[str, int], doc("The slot number by shard.")]
     answers: Annotated[bool, doc("It is the server that answered.")]
     heard: bool
-    heard_ms: Annotated[int | None, doc("How long ago it was heard; null if it never was.")]
+    heard_ms: Annotated[int | None, doc("How long ago it was last heard from; null if never.")]
     usable: bool
     unanswered_calls: int
     items_sent: int
     items_taken: int
-    version: Annotated[str | None, doc("As the server said last, like the next three; null if it did not.")]
+    version: Annotated[str | None, doc("As the server last reported, like the next three fields; null if it has not.")]
     started_at_ms: int | None
-    connections: Annotated[int | None, doc("Of clients.")]
+    connections: Annotated[int | None, doc("Connections of clients.")]
     loop_lag_ms: Annotated[int | None, doc("The longest delay of its event loop in this minute and the last.")]
 
 
@@ -75,13 +75,13 @@ class ShardLaneItem(AnswerShape, frozen=True, kw_only=True):
     """Calls of one kind from the server that answered to a shard."""
 
     kind: Annotated[str, doc("insert, claim, finish, extend, checkpoint or release.")]
-    waiting: Annotated[int, doc("Requests for the next call.")]
-    running: Annotated[int, doc("Requests in the call under way.")]
-    running_ms: Annotated[int | None, doc("How long that call has taken so far; null if there is none.")]
-    calls: Annotated[int, doc("That ended in the last minute.")]
-    requests: Annotated[int, doc("In these calls.")]
-    mean_ms: Annotated[float | None, doc("How long such a call took on average; null without calls.")]
-    slowest_ms: Annotated[float | None, doc("The same in the slowest five seconds.")]
+    waiting: Annotated[int, doc("Requests waiting for the next call.")]
+    running: Annotated[int, doc("Requests in the current call.")]
+    running_ms: Annotated[int | None, doc("How long the current call has taken so far; null if there is none.")]
+    calls: Annotated[int, doc("Calls that ended in the last minute.")]
+    requests: Annotated[int, doc("Requests in these calls.")]
+    mean_ms: Annotated[float | None, doc("The average duration of these calls; null without calls.")]
+    slowest_ms: Annotated[float | None, doc("The average in the slowest five seconds.")]
 
 
 class ShardJobsItem(AnswerShape, frozen=True, kw_only=True):
@@ -93,62 +93,68 @@ class ShardJobsItem(AnswerShape, frozen=True, kw_only=True):
     in_progress: int
     succeeded: int
     failed: int
-    oldest_due_at_ms: Annotated[int | None, doc("Since when the oldest due job is due; null if none is.")]
+    oldest_due_at_ms: Annotated[int | None, doc("When the oldest due job became due; null if none is due.")]
 
 
 class ShardSizeItem(AnswerShape, frozen=True, kw_only=True):
-    """The space that a store takes. null: the store does not say it."""
+    """The space that a store takes. null: the store does not report it."""
 
     used_bytes: Annotated[
         int | None, doc("SQLite: the file. MySQL: data and indexes. Redis: all memory of its server.")
     ]
-    log_bytes: Annotated[int | None, doc("SQLite: the write-ahead log, beside that.")]
+    log_bytes: Annotated[int | None, doc("SQLite: the write-ahead log, in addition.")]
     limit_bytes: Annotated[int | None, doc("Redis: its maxmemory.")]
-    at_ms: Annotated[int | None, doc("When the store said it.")]
-    late: Annotated[bool, doc("The store did not answer the last question in time.")]
+    at_ms: Annotated[int | None, doc("When the store reported it.")]
+    late: Annotated[bool, doc("The store did not answer in time when it was last asked.")]
 
 
 class ShardDrainItem(AnswerShape, frozen=True, kw_only=True):
-    """How a shard that takes no enqueues gets empty."""
+    """The progress of a shard that drains, because it takes no enqueues."""
 
-    since_ms: Annotated[int, doc("Since when the server that answered knows it.")]
-    leaving: Annotated[bool, doc("It is taken out of the shard map, and goes once it is empty.")]
-    live_at_first: Annotated[int | None, doc("Jobs that waited or ran at the first count since.")]
+    since_ms: Annotated[int, doc("When the server that answered learned of it.")]
+    leaving: Annotated[bool, doc("The shard has been removed from the shard map, and disappears once it is empty.")]
+    live_at_first: Annotated[int | None, doc("Jobs that were waiting or running at the first count since then.")]
     jobs_per_second: Annotated[
-        float | None, doc("How fast their number falls, over the last ten minutes at most; below 0 while it grows.")
+        float | None, doc("How fast their number falls, over at most the last ten minutes; below 0 while it grows.")
     ]
-    empty_at_ms: Annotated[int | None, doc("When none is left if it goes on like that.")]
+    empty_at_ms: Annotated[int | None, doc("When none will be left at this rate.")]
 
 
 class ShardMemoryItem(AnswerShape, frozen=True, kw_only=True):
-    """Due jobs that the server that answered remembers, to hand them out without a search; none on Redis and SQLite."""
+    """Due jobs that the server that answered keeps in memory, to hand them out without a search; none on Redis and SQLite."""
 
     jobs: int
-    size_bytes: Annotated[int, doc("Which they take in the server.")]
+    size_bytes: Annotated[int, doc("The memory that they take in the server.")]
     claims: Annotated[
-        int, doc("Of a queue, since the start of the server, that memory answered: with these jobs, or as none is due.")
+        int,
+        doc("Claims since the start of the server that were answered from memory: with jobs, or because none was due."),
     ]
-    stale_claims: Annotated[int, doc("Claims from memory that searched after all, as a job was gone or locked.")]
+    stale_claims: Annotated[
+        int, doc("Claims from memory that had to search after all, because a job was gone or locked.")
+    ]
 
 
 class ShardDetailsItem(AnswerShape, frozen=True, kw_only=True):
-    """How a shard is, as the server that answered knows it."""
+    """The state of a shard, as the server that answered knows it."""
 
     kind: str
-    address: Annotated[str, doc("Of its database or file, without a password; empty if there is none.")]
+    address: Annotated[str, doc("The address of its database or file, without a password; empty if there is none.")]
     takes_enqueues: bool
-    since_ms: Annotated[int, doc("When the server began or ceased to use it.")]
+    since_ms: Annotated[int, doc("When the server started or stopped using it.")]
     failure: Annotated[
-        str, doc("Why a call or a probe failed last; empty if none did, and for tokens without the role operate.")
+        str, doc("Why a call or a probe last failed; empty if none has, and for tokens without the role operate.")
     ]
     failure_kind: Annotated[str, doc("timeout, refused, connection or internal; empty if no call or probe has failed.")]
     failed_at_ms: int | None
-    probing: Annotated[bool, doc("It is out of use, and tried again and again.")]
-    stalled: Annotated[bool, doc("A call takes too long just now.")]
+    probing: Annotated[bool, doc("The shard is out of use, and is probed repeatedly.")]
+    stalled: Annotated[bool, doc("A call is taking too long right now.")]
     full: Annotated[
-        str, doc("Why it refuses enqueues as full, for tokens with the role operate, or `full`; empty if not.")
+        str,
+        doc(
+            "Why the shard refuses enqueues as full; only `full` for tokens without the role operate; empty if it does not."
+        ),
     ]
-    jobs: Annotated[ShardJobsItem | None, doc("null until they were counted.")]
+    jobs: Annotated[ShardJobsItem | None, doc("null until they have been counted.")]
     size: ShardSizeItem
     drain: Annotated[ShardDrainItem | None, doc("null if the shard takes enqueues.")]
     lanes: Sequence[ShardLaneItem]
@@ -160,8 +166,8 @@ class ClusterShardItem(AnswerShape, frozen=True, kw_only=True):
 
     name: str
     in_reach: bool
-    version: Annotated[int, doc("Grows with each change of the owners.")]
-    owners: Annotated[Sequence[str], doc("Addresses by slice; empty for none.")]
+    version: Annotated[int, doc("Increases with each change of owners.")]
+    owners: Annotated[Sequence[str], doc("The address of the owner of each slice; empty for none.")]
     misplaced: Annotated[Sequence[int], doc("Slices that are about to get another owner.")]
     details: Annotated[ShardDetailsItem | None, doc("null from older servers.")]
 
@@ -180,10 +186,10 @@ class FrontProcessItem(AnswerShape, frozen=True, kw_only=True):
     """A front process of the server that answered."""
 
     number: int
-    calls_taken: Annotated[int, doc("Since it connected.")]
+    calls_taken: Annotated[int, doc("Calls that it has taken since it connected.")]
     calls_under_way: int
-    waiting_calls: Annotated[int, doc("Of those under way: long polls and searches.")]
-    untaken_bytes: Annotated[int, doc("Of answers that it has not read.")]
+    waiting_calls: Annotated[int, doc("Those of the calls under way that wait: long polls and searches.")]
+    untaken_bytes: Annotated[int, doc("Bytes of answers that it has not read.")]
 
 
 class ClusterAnswer(AnswerShape, frozen=True, kw_only=True):
@@ -198,10 +204,11 @@ class ClusterAnswer(AnswerShape, frozen=True, kw_only=True):
     incomplete: bool
     front_processes: Sequence[FrontProcessItem]
     partitions: Annotated[
-        Mapping[str, PartitionNumberItem], doc("Queues with several partitions; of more than 200, those with the most.")
+        Mapping[str, PartitionNumberItem],
+        doc("Queues with several partitions; the 200 with the most if there are more."),
     ]
     coordinator_trouble: Annotated[
-        str, doc("Why nothing can change the owners of queues now, and since when; empty if something can.")
+        str, doc("Why the owners of queues cannot be changed now, and since when; empty if they can.")
     ]
 
 

@@ -23,28 +23,30 @@ _NOT_SAID = {**dict.fromkeys(WorkerInfo._fields), "library": "", "version": "", 
 
 
 class WorkerProcessItem(AnswerShape, frozen=True, kw_only=True):
-    """A process of a worker. Clients that say nothing of themselves are one process, although they may be several."""
+    """A process of a worker. Clients that do not identify themselves appear as one process, although they may be several."""
 
-    process: Annotated[int, doc("A random number that names the process; 0 for clients that say nothing.")]
+    process: Annotated[
+        int, doc("A random number that identifies the process; 0 for clients that do not identify themselves.")
+    ]
     library: str
-    version: Annotated[str, doc("Empty if it is not known.")]
+    version: Annotated[str, doc("Empty if unknown.")]
     host: str
     pid: int | None
     concurrency: int | None
-    running: Annotated[int | None, doc("Jobs that it ran when it said so.")]
-    started_at_ms: Annotated[int | None, doc("By its own clock.")]
-    heard_ms: Annotated[int | None, doc("How long ago it sent a request.")]
-    said_ms: Annotated[int | None, doc("How long ago it said the rest of itself.")]
-    handed_out: Annotated[int, doc("Jobs that it got in the last hour.")]
+    running: Annotated[int | None, doc("The number of jobs that it was running when it last reported.")]
+    started_at_ms: Annotated[int | None, doc("According to its own clock.")]
+    heard_ms: Annotated[int | None, doc("How long ago it last sent a request.")]
+    said_ms: Annotated[int | None, doc("How long ago it last reported the other fields.")]
+    handed_out: Annotated[int, doc("The number of jobs that it received in the last hour.")]
 
 
 class HeldJobItem(AnswerShape, frozen=True, kw_only=True):
-    """A job in hand."""
+    """A claimed job."""
 
     descriptor: str
     queue: str
-    for_ms: Annotated[int, doc("Since its claim or its last checkpoint.")]
-    left_ms: Annotated[int | None, doc("Until its claim ends; below 0 after the deadline.")]
+    for_ms: Annotated[int, doc("How long ago it was claimed or last checkpointed.")]
+    left_ms: Annotated[int | None, doc("How long until its claim ends; below 0 after the deadline.")]
 
 
 class LostClaimItem(AnswerShape, frozen=True, kw_only=True):
@@ -61,33 +63,35 @@ class WorkerItem(AnswerShape, frozen=True, kw_only=True):
     source: str
     trouble: Annotated[
         Literal["stuck", "silent", "slow", "none"],
-        doc("`stuck`: it is heard, but does not get on; `silent`: it, or a process of it, is heard no more."),
+        doc(
+            "`stuck`: it sends requests but makes no progress; `silent`: it, or one of its processes, no longer sends any."
+        ),
     ]
     reasons: Annotated[Sequence[str], doc("Sentences that say why it needs attention.")]
-    heard_ms: Annotated[int | None, doc("How long ago a process of it was heard; null if none was.")]
+    heard_ms: Annotated[int | None, doc("How long ago one of its processes was last heard from; null if never.")]
     queues: Sequence[str]
     waiting: Annotated[Mapping[str, int], doc("Long polls by queue.")]
-    holds: Annotated[Mapping[str, int], doc("Jobs in hand by queue, of those that were looked at.")]
+    holds: Annotated[Mapping[str, int], doc("Claimed jobs by queue, of those that were looked at.")]
     longest: Annotated[HeldJobItem | None, doc("The job that it has held longest.")]
     next_end: Annotated[HeldJobItem | None, doc("The job whose claim ends first.")]
     handed_out: int
     timed_out: Annotated[int, doc("Claims that ended at their deadline.")]
-    late: Annotated[int, doc("Answers that came after their claim had ended, also repeated ones.")]
-    lost: Annotated[Sequence[LostClaimItem], doc("The last claims that timed out, the newest first.")]
-    processes: Annotated[Sequence[WorkerProcessItem], doc("The last heard first.")]
+    late: Annotated[int, doc("Acks that came after their claim had ended, including repeated ones.")]
+    lost: Annotated[Sequence[LostClaimItem], doc("The latest claims that timed out, newest first.")]
+    processes: Annotated[Sequence[WorkerProcessItem], doc("The most recently heard first.")]
 
 
 class WorkersAnswer(AnswerShape, frozen=True, kw_only=True):
     """Workers: stuck ones first, then silent ones, then slow ones, then the others."""
 
     workers: Sequence[WorkerItem]
-    total: Annotated[int, doc("Workers that were found; the answer has the first of them.")]
-    running: Annotated[int, doc("Jobs in hand in all queues.")]
-    looked_at: Annotated[int, doc("Jobs in hand that were looked at.")]
+    total: Annotated[int, doc("The number of workers that were found; the answer has the first of them.")]
+    running: Annotated[int, doc("The number of claimed jobs in all queues.")]
+    looked_at: Annotated[int, doc("The number of claimed jobs that were looked at.")]
     counted_ms: Annotated[
-        int, doc("How far the numbers go back: an hour, or to the start of the server that started last.")
+        int, doc("How far back the numbers go: an hour, or to the start of the server that started last.")
     ]
-    gaps: Annotated[Sequence[str], doc("Sentences that say what is not known.")]
+    gaps: Annotated[Sequence[str], doc("Sentences that say what is unknown.")]
     incomplete: Incomplete
 
 
@@ -98,8 +102,8 @@ class WorkersAnswer(AnswerShape, frozen=True, kw_only=True):
     cost=lambda _: costs.of_jobs(QUEUES_MAX * JOBS_MAX),  # other data of servers about workers is smaller
 )
 async def get_workers(call: ApiCall[QueuesQuery, Nothing]) -> WorkersAnswer:
-    """Returns who asks for jobs and who holds some, with versions, last requests and lost claims. Asks all servers of the shards,
-    and looks at 100 jobs in hand of each of the ten queues with the most."""
+    """Returns the workers that ask for jobs or hold some, with versions, last requests and lost claims. Asks all servers of the shards,
+    and looks at 100 claimed jobs in each of the ten queues with the most."""
     client, queues = call.client, list(call.query.queue)
     replies = await worker_replies(client, _SERVER_S)
     now_ms = now_of(replies) or call.now_ms()

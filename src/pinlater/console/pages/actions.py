@@ -39,11 +39,11 @@ _OWN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*", re.ASCII)
 _NOT_DONE: Mapping[str, str] = {
     "already_final": "it has ended already",
     "stale_claim": "its state changed meanwhile",
-    "not_found": "there is no such job any more",
+    "not_found": "the job no longer exists",
 }
 
 
-_MORE = " There was no time for all of them: repeat it, or use a bulk change if a repeat changes none."
+_MORE = " There was not enough time for all of them: repeat it, or use a bulk change if a repeat changes none."
 
 
 class BackForm(RequestShape, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ async def pin(call: PageCall) -> Goto:
     """Keeps a queue at the top of the overview of this browser. Raises RequestRefused if too many queues are kept."""
     pins = {*call.pins, call.queue}
     if not fits(pins):
-        detail = f"{len(call.pins)} queues are pinned, and a browser keeps no more. Unpin some."
+        detail = f"{len(call.pins)} queues are pinned, and a browser cannot keep more. Unpin some."
         raise refused(HTTPStatus.CONFLICT, "TOO_MANY", detail)
     return Goto(_back(call, "/"), pins=pins)
 
@@ -144,7 +144,7 @@ async def mute(call: PageCall) -> Goto:
     """Moves a group of failures to the end of its queue's groups, or back."""
     form = call.read(MuteForm)
     await call.api.ask(mute_failures, queue=call.queue, body=MuteRequest(group=form.group, until_ms=form.until_ms))
-    told = "comes last from now on; its failures still count" if form.until_ms else "is muted no more"
+    told = "is listed last from now on; its failures still count" if form.until_ms else "is no longer muted"
     return Goto(_back(call, "/failed"), f"The group of failures in {call.queue} {told}.")
 
 

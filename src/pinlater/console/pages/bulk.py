@@ -116,7 +116,7 @@ async def undo(call: PageCall) -> Goto:
     """Restores the jobs that a run has deleted."""
     form = call.read(BulkRunForm)
     run = await call.api.ask(undo_bulk_run, queue=call.queue, body=UndoBulkRequest(run=form.run))
-    return Goto("/bulk", f"The servers bring the deleted jobs of {call.queue} back in the background: run {run.id}.")
+    return Goto("/bulk", f"The servers restore the deleted jobs of {call.queue} in the background: run {run.id}.")
 
 
 def _undo_until_ms(run: BulkRunItem, now_ms: int) -> int | None:

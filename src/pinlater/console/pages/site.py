@@ -138,7 +138,7 @@ class Site:
         async with body_of(request, self._budget) as data:
             given = _form(request, data)
         if not _is_of(visitor, given.pop(FORM_TOKEN, "")):
-            detail = "This form is of another log-in or of no page of this console. Open the page again."
+            detail = "This form belongs to another log-in, or to no page of this console. Open the page again."
             raise refused(HTTPStatus.FORBIDDEN, "FORM_TOKEN_INVALID", detail, field=FORM_TOKEN)
         return given
 
@@ -151,7 +151,9 @@ class Site:
     async def _log_in(self, request: Request) -> Response:
         caller = self._visitors.seen(request).caller
         if caller.user:  # whose requests no session would change
-            detail = f"The proxy before this console says that you are {caller.user}: there is no other log-in."
+            detail = (
+                f"The proxy before this console says that you are {caller.user}: you cannot log in as another user."
+            )
             raise refused(HTTPStatus.CONFLICT, "LOGIN_BY_PROXY", detail)
         async with body_of(request, self._budget) as data:
             given = _form(request, data)
@@ -216,7 +218,7 @@ class Site:
             self._visitors.refused(visitor.token)
         text = error.message if isinstance(error, TokenInvalid) and not visitor.is_guest else ""
         if request.method not in ("GET", "HEAD"):
-            gone = "You are not logged in any more, so nothing was changed."
+            gone = "You are no longer logged in, so nothing was changed."
             return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, "", text or gone)
         back = self._navigation(request, "", NO_VISITOR).path
         again = _with(back, **{DONE: "again"}) if _is_link_of_another_site(request) else ""
