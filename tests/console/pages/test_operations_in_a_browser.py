@@ -137,8 +137,9 @@ async def test_the_page_follows_a_run_to_its_end(browsed: BrowsedConsole, monkey
 
     monkeypatch.setattr(AsyncClient, "list_bulk_runs", list_bulk_runs)
     async with browsed.tab("/bulk") as page:
-        bar = page.get_by_role("progressbar")
+        bar = page.get_by_role("progressbar", name="Progress of run 1111111111111111")
         await expect(bar).to_have_attribute("aria-valuenow", "42")
+        await expect(bar).to_have_attribute("aria-valuetext", "42 %, done in about 5 min")
         shown[0] = running._replace(percent=43)
         await expect(bar).to_have_attribute("aria-valuenow", "43")
         shown[0] = running._replace(state=BulkState.DONE, percent=100, left_ms=None)
