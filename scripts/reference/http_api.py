@@ -8,10 +8,10 @@ from types import NoneType
 from typing import Any
 
 from pinlater.console.endpoint import Content, Endpoint
+from pinlater.console.endpoints.fields import Nothing
 from pinlater.console.openapi import document, query_schema, schemas
 from pinlater.console.problems import STATUSES
 from pinlater.console.routes import ENDPOINTS
-from pinlater.console.shapes.fields import Nothing
 
 _PREFIX = "#/components/schemas/"
 
@@ -29,8 +29,7 @@ def _endpoint(endpoint: Endpoint[Any, Any, Any]) -> Iterator[str]:
     yield f"- Body: {_shape(endpoint.body)}"
     yield f"- Answer: {int(endpoint.status)}, {_shape(endpoint.answer)}"
     if endpoint.header is not None:
-        needed = " Needed." if endpoint.header.required else ""
-        yield f"- Header `{endpoint.header.name}`: {endpoint.header.description}{needed}"
+        yield f"- Header `{endpoint.header.name}`: {endpoint.header.description}"
     yield from (f"- Client: `{'`, `'.join(endpoint.calls.split(', '))}`", "")
     if endpoint.query is not Nothing:
         yield from _fields("parameter", query_schema(endpoint.query))

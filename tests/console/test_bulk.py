@@ -108,11 +108,6 @@ async def test_the_list_names_the_shards_that_could_not_be_asked(caller: Caller,
     assert (part["runs"], part["incomplete"], part["missing_shards"]) == ([], True, [lost_shard])
 
 
-async def test_a_list_of_all_shards_is_complete(caller: Caller) -> None:
-    whole = await caller.ok("GET", "/v1/bulk")
-    assert (whole["incomplete"], whole["missing_shards"]) == (False, [])
-
-
 async def test_a_run_tells_how_far_it_is(caller: Caller, client: AsyncClient) -> None:
     await failed_job(client, "no disk")
     run = await caller.ok("POST", BULK, {"action": "delete", "state": "failed", "error": "no disk", "expected": 5})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import Ack, AsyncClient, Job, JobState
+from pinlater.client import Ack, AsyncClient
 from pinlater.console.endpoints import failures
 from pinlater.domain.access import Role
 from pinlater.domain.clock import ManualClock
@@ -102,52 +102,3 @@ async def test_a_caller_with_a_token_for_some_queues_gets_the_groups_of_these(
 @pytest.mark.parametrize(("query", "status"), [("queue=", 404), ("queue=none", 404)])
 async def test_a_wrong_request_is_refused(caller: Caller, query: str, status: int) -> None:
     assert (await caller.get(f"/v1/failures?{query}")).status == status
-
-
-async def test_the_failed_jobs_of_a_group_are_retried(caller: Caller, client: AsyncClient) -> None:
-    wanted = [await failed_job(client, f"no file {number}") for number in range(3)]
-    other = await failed_job(client, "boom")
-    [name] = [group["name"] for group in await groups(caller) if group["pattern"] == "no file …"]
-    done = await caller.ok("POST", f"{JOBS}/retry-failed", {"group": name, "limit": 2})
-    assert (done["jobs"], done["incomplete"]) == (2, False)
-    going_on = {"group": name, "continuation": done["continuation"]}
-    done = await caller.ok("POST", f"{JOBS}/retry-failed", going_on)
-    assert done == {"jobs": 1, "incomplete": False, "continuation": None}
-    found = await client.lookup([*wanted, other])
-    assert [found[one].state for one in wanted] == [JobState.PENDING] * 3
-    assert found[other].state is JobState.FAILED
-
-
-async def test_the_failed_jobs_of_a_group_are_deleted(caller: Caller, client: AsyncClient) -> None:
-    gone, kept = await failed_job(client, "no file 7"), await failed_job(client, "boom")
-    [name] = [group["name"] for group in await groups(caller) if group["pattern"] == "no file …"]
-    assert (await caller.ok("DELETE", f"{JOBS}?state=failed&group={name}"))["jobs"] == 1
-    assert set(await client.lookup([gone, kept])) == {kept}
-
-
-async def test_retries_and_deletions_have_the_filters_of_lists(
-    caller: Caller, client: AsyncClient, clock: ManualClock
-) -> None:
-    for body in (b"a", b"b"):
-        for task in ("send", "pack"):
-            [name] = (await client.enqueue("mail", [Job(body, headers={"pinlater-task": task})])).descriptors
-            await client.cancel("mail", [name])
-    assert (await caller.ok("POST", f"{JOBS}/retry-failed", {"task": ["send"]}))["jobs"] == 0
-    only = {"task": ["send"], "cancelled": True, "regex": "a"}
-    assert (await caller.ok("POST", f"{JOBS}/retry-failed", only))["jobs"] == 1
-    assert (await caller.ok("DELETE", f"{JOBS}?state=pending&task=pack"))["jobs"] == 0
-    assert (await caller.ok("DELETE", f"{JOBS}?state=pending&task=send"))["jobs"] == 1
-    assert (await caller.ok("DELETE", f"{JOBS}?state=failed&enqueued_from_ms={clock.now_ms() + 1}"))["jobs"] == 0
-    assert (await caller.ok("DELETE", f"{JOBS}?state=failed&task=send&task=pack&limit=2"))["jobs"] == 2
-    assert (await caller.ok("GET", f"{JOBS}/count?state=failed"))["jobs"] == 1
-
-
-async def test_a_claim_that_timed_out_is_found_by_its_group(
-    caller: Caller, client: AsyncClient, clock: ManualClock
-) -> None:
-    name = await stored(client)
-    [job] = (await client.dequeue("mail", 1)).jobs
-    await client.ack("mail", [Ack(job.descriptor, succeeded=False, token=job.token, error_type="E", final=True)])
-    [group] = await groups(caller)
-    found = await caller.ok("GET", f"{JOBS}?state=failed&group={group['name']}")
-    assert [one["descriptor"] for one in found["jobs"]] == [name]

@@ -19,12 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
 
-from pinlater.client import Client
-from pinlater.client.errors import CallerError
 from pinlater.console.app import OPENAPI_PATH
 from pinlater.console.endpoint import Endpoint
+from pinlater.console.endpoints.fields import Nothing
 from pinlater.console.routes import ENDPOINTS
-from pinlater.console.shapes.fields import Nothing
 from tests.cli.conftest import COMMAND
 from tests.cli.test_console_beside_server import BESIDE, READY
 
@@ -98,28 +96,6 @@ def _port_in(log: Path, process: subprocess.Popen[str]) -> int:
                 return int(entry["address"].rpartition(":")[2])
         time.sleep(0.02)
     raise TimeoutError(log.read_text())
-
-
-def test_a_connection_carries_several_requests(site: ListeningConsole) -> None:
-    connection = site.connection()
-    for _ in range(3):
-        connection.request("GET", "/v1/queues")
-        response = connection.getresponse()
-        assert response.status == 200
-        assert {"name": "mail"} in json.loads(response.read())["queues"]
-        assert response.getheader("server") is None
-    connection.request("HEAD", "/v1/queues")
-    assert connection.getresponse().read() == b""
-    connection.close()
-
-
-def test_a_thrift_client_on_the_port_of_the_console_is_told_so(site: ListeningConsole) -> None:
-    with (
-        Client(f"127.0.0.1:{site.port}") as client,
-        pytest.raises(CallerError, match=r"PinLater's console .* a port of its own \(9010 by default\)"),
-    ):
-        client.queue_names()
-    assert {"name": "mail"} in site.get("/v1/queues")["queues"]  # generated requests of other tests have created more
 
 
 def test_a_thrift_client_that_sends_the_length_of_a_frame_alone_is_told_too(site: ListeningConsole) -> None:

@@ -12,11 +12,10 @@ import pytest_asyncio
 
 from pinlater.client import AsyncClient, errors
 from pinlater.client.errors import error_for
-from pinlater.console import field_hints, reading
+from pinlater.console import reading
 from pinlater.console.app import Console
 from pinlater.console.problems import problem_of, response_of
 from pinlater.console.reading import BODY_BYTES_MAX, ITEMS_MAX
-from pinlater.console.shapes.jobs import EnqueueBatchRequest
 from pinlater.domain.errors import ErrorCode
 from tests.console.caller import Caller
 from tests.databases.ports import free_port
@@ -41,6 +40,9 @@ JOBS = "/v1/queues/mail/jobs"
         ("POST", f"{JOBS}/dequeue", {"acks": [{"ok": True}]}, "acks[0].ok", "There is no field `ok`"),
         ("POST", f"{JOBS}/ack", {"jobs": [{"id": "x"}]}, "jobs[0].id", "did you mean `descriptor`?"),
         ("PATCH", "/v1/queues/mail/settings", {"rate": 1}, "rate", "did you mean `max_jobs_per_second`?"),
+        ("POST", f"{JOBS}/batch", {"jobs": [{"key": 1}]}, "jobs[0].key", "mean `unique_key` or `ordering_key`?"),
+        ("POST", f"{JOBS}/batch", {"jobs": [{"run-after-ms": 1}]}, "jobs[0].run-after-ms", "mean `run_after_ms`?"),
+        ("POST", f"{JOBS}?priorty=1", None, "priorty", "did you mean `priority`?"),
         ("GET", f"{JOBS}?limit=1&limit=2", None, "limit", "given twice"),
         ("GET", f"{JOBS}?priority=null", None, "priority", "'null' is not a value"),
         ("DELETE", JOBS, None, "state", "The parameter `state` is missing"),
@@ -93,20 +95,6 @@ async def test_a_mistake_names_its_field(
     assert detail in problem["detail"]
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("key", "; did you mean `unique_key` or `ordering_key`?"),
-        ("run-after-ms", "; did you mean `run_after_ms`?"),
-        ("priorty", "; did you mean `priority`?"),
-        ("colour", ""),
-        ("p" * 1_000_000, ""),
-    ],
-)
-def test_a_field_that_is_near_is_named(name: str, hint: str) -> None:
-    assert field_hints.hint(name, field_hints.names_at(EnqueueBatchRequest, "jobs[7]")) == hint
-
-
 @pytest.mark.parametrize("inner", ["x", "[", "a.", " - at `$."])
 async def test_a_long_name_of_a_field_costs_little_and_is_cut_in_the_answer(caller: Caller, inner: str) -> None:
     """Also one that looks like the place of an error, which is searched for the fields there."""
@@ -125,11 +113,6 @@ async def test_the_place_of_a_long_name_is_told(caller: Caller) -> None:
     problem = await caller.refused("POST", f"{JOBS}/batch", {"jobs": [{"body": "a"}, {"x" * 1_000_000: 1}]})
     assert problem["field"].startswith("jobs[1].xxx")
     assert problem["detail"].startswith("There is no field `xxx")
-
-
-def test_a_place_without_fields_has_no_names() -> None:
-    for path in ("jobs[1].headers", "jobs[1].body", "none", "jobs.x"):
-        assert field_hints.names_at(EnqueueBatchRequest, path) == []
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff", b'{"limit": 1} x', b"[" * 100_000])

@@ -203,7 +203,3 @@ async def test_a_queue_that_answers_the_same_page_again_ends_its_part(
 @pytest.mark.parametrize(("path", "field"), [("", "text"), ("?text=", "text"), (f"?text={'x' * 201}", "text")])
 async def test_a_search_needs_a_text_of_some_length(caller: Caller, path: str, field: str) -> None:
     assert (await caller.refused("GET", f"{SEARCH}{path}"))["field"] == field
-
-
-async def test_a_missing_queue_is_an_error(caller: Caller) -> None:
-    assert (await caller.get(f"{SEARCH}?text=x&queue=none")).status == 404

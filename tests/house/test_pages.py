@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from pinlater.client import AsyncClient
+from pinlater.console.endpoint import Endpoint
 from pinlater.console.routes import ENDPOINTS
 
 PAGES = Path("src/pinlater/console/pages")
@@ -52,16 +53,15 @@ def test_pages_import_neither_servers_nor_stores(repository: Path) -> None:
     assert found == []
 
 
-def test_the_functions_that_pages_await_of_the_api_are_endpoints(repository: Path) -> None:
-    endpoints = {endpoint.act for endpoint in ENDPOINTS}
+def test_the_endpoints_that_pages_ask_are_offered_to_programs(repository: Path) -> None:
     asked = set()
     for tree in trees(repository).values():
         for module, name in imports_in(tree):
-            function = getattr(import_module(module), name, None) if ".endpoints." in module else None
-            if inspect.iscoroutinefunction(function):
-                asked.add(function)
+            named = getattr(import_module(module), name, None) if ".endpoints." in module else None
+            if isinstance(named, Endpoint):
+                asked.add(named)
     assert len(asked) > 20
-    assert {function.__name__ for function in asked - endpoints} == set()
+    assert {endpoint.name for endpoint in asked - set(ENDPOINTS)} == set()
 
 
 def test_each_call_of_a_client_in_a_page_is_a_call_of_an_endpoint_too(repository: Path) -> None:

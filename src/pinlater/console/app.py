@@ -24,18 +24,17 @@ from pinlater.console.arrival import Arrivals, arrival_of
 from pinlater.console.browser_guard import BrowserGuard, check_page_sender
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import ApiCall, Content, Endpoint
-from pinlater.console.forwarded_users import ForwardedUsers, caller_of
+from pinlater.console.forwarded_users import ForwardedUsers
 from pinlater.console.openapi import document
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.shared_answers import SharedAnswers
 from pinlater.console.pages.site import Site, wants_page
 from pinlater.console.pages.visitors import Visitors
 from pinlater.console.poll_limit import PollLimit
-from pinlater.console.problems import RequestRefused, no_memory
+from pinlater.console.problems import Problem, RequestRefused, no_memory
 from pinlater.console.reading import BYTES, JSON, bearer_of, body_of, content_of, decoded, header_of, query_of
 from pinlater.console.routes import ENDPOINTS
 from pinlater.console.sessions import Sessions
-from pinlater.console.shapes.problem import Problem
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.link_urls import NO_LINKS, LinkUrls
 from pinlater.domain.trusted_proxies import USER_HEADER
@@ -145,10 +144,10 @@ class Console:
         A browser sends no token by itself. A proxy also names the user in a request that another site's page makes, so a change must
         prove its origin, as a form must."""
         bearer = bearer_of(request)
-        caller = caller_of(request)
+        caller = arrival_of(request)
         if bearer or not caller.user:
             return caller._replace(user="").calls_of(self._client, bearer)
-        check_page_sender(request.method, request.headers, arrival_of(request))
+        check_page_sender(request.method, request.headers, caller)
         return caller.calls_of(self._client, self._forwarded.token)
 
     def _call(self, request: Request, client: AsyncClient, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:

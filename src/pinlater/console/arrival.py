@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
+from pinlater.client import AsyncClient
 from pinlater.console.forwarded_header import forwarded
 from pinlater.console.problems import RequestRefused, refused
 from pinlater.domain.caller_address import named_address
@@ -53,6 +54,11 @@ class Arrival(NamedTuple):
     address: str = ""
     proxy: str = ""
     user: str = ""
+
+    def calls_of(self, client: AsyncClient, token: str) -> AsyncClient:
+        """Returns a client whose calls appear in the audit as made for this user, from this address, through this proxy."""
+        through = f"proxy {self.proxy}" if self.proxy else ""
+        return client.with_token(token, self.user, address=self.address, through=through)
 
     @property
     def url(self) -> str:

@@ -34,8 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pinlater.client.errors import InvalidArgument
 from pinlater.console.arrival import HOST, Arrival, Arrivals
-from pinlater.console.problems import RequestRefused, refused
-from pinlater.console.shapes.problem import Problem
+from pinlater.console.problems import Problem, RequestRefused, refused
 from pinlater.domain.host_names import host_name
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -1,14 +1,14 @@
-"""One row of the table of endpoints: method and path, function, and the types of its input and answer."""
+"""The declaration of an endpoint: method and path, function, and the types of its input and answer."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
 
 from pinlater.client import AsyncClient
+from pinlater.console.endpoints.fields import RequestShape
 from pinlater.console.poll_limit import PollLimit
-from pinlater.console.shapes.fields import RequestShape
 
 Query = TypeVar("Query", bound=RequestShape)
 Body = TypeVar("Body")
@@ -45,7 +45,6 @@ class HeaderParameter(NamedTuple):
 
     name: str
     description: str
-    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,10 @@ class Endpoint(Generic[Query, Body, Answer]):
     body: type[Body]
     answer: type[Answer]
     calls: str
-    status: int = 200
-    header: HeaderParameter | None = None
-    give_back: Callable[[ApiCall[Query, Body], Answer], Awaitable[None]] | None = None
-    cost: Callable[[ApiCall[Query, Body]], int] | None = None
+    status: int
+    header: HeaderParameter | None
+    give_back: Callable[[ApiCall[Any, Any], Any], Awaitable[None]] | None
+    cost: Callable[[ApiCall[Any, Any]], int] | None
 
     @property
     def changes_nothing(self) -> bool:
@@ -82,10 +81,36 @@ class Endpoint(Generic[Query, Body, Answer]):
 
     @property
     def group(self) -> str:
-        """The subject, after the module of the function."""
-        return self.act.__module__.rpartition(".")[2]
+        """The subject, after the module of the function: `queues` for those of `queues_history`, too."""
+        return self.act.__module__.rpartition(".")[2].partition("_")[0]
 
     @property
     def description(self) -> str:
         """The description of the endpoint, in one paragraph."""
         return " ".join((self.act.__doc__ or "").split())
+
+
+class _Declaration(Protocol):
+    def __call__(
+        self, act: Callable[[ApiCall[Query, Body]], Coroutine[Any, Any, Answer]], /
+    ) -> Endpoint[Query, Body, Answer]: ...
+
+
+def endpoint(
+    method: str,
+    path: str,
+    *,
+    calls: str,
+    status: int = 200,
+    header: HeaderParameter | None = None,
+    give_back: Callable[[ApiCall[Any, Any], Any], Awaitable[None]] | None = None,
+    cost: Callable[[ApiCall[Any, Any]], int] | None = None,
+) -> _Declaration:
+    """Makes an endpoint of a function, whose annotations name what it reads and answers."""
+
+    def declared(act: Callable[[ApiCall[Query, Body]], Coroutine[Any, Any, Answer]]) -> Endpoint[Query, Body, Answer]:
+        types = get_type_hints(act)
+        query, body = get_args(types["call"])
+        return Endpoint(method, path, act, query, body, types["return"], calls, status, header, give_back, cost)
+
+    return declared

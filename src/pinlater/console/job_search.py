@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pinlater.client import AsyncClient
 from pinlater.client._filtered_jobs import PAGE_JOBS, SCAN_END, SCAN_START
 from pinlater.client.errors import BodiesMasked, DescriptorInvalid, PinLaterError, QueueNotFound, UnknownMethod
-from pinlater.client.values import JobInfo, JobState, QueueStats, Scanned
+from pinlater.client.values import JobInfo, JobState, QueueStats
 from pinlater.domain.body_text import regex_of_text
 from pinlater.domain.descriptor import parse_descriptor
 
@@ -120,8 +120,8 @@ class JobSearch:
         meanwhile counts as read.
         """
         try:
-            return await self._compare(part) and (
-                part.queue in self._result.masked or await self._look_into_bodies(part)
+            return await self._read_all(part, None) and (
+                part.queue in self._result.masked or await self._read_all(part, regex_of_text(self._text))
             )
         except QueueNotFound:
             return True
@@ -133,35 +133,22 @@ class JobSearch:
                 raise
             return False
 
-    async def _compare(self, part: JobPart) -> bool:
-        after = SCAN_START
+    async def _read_all(self, part: JobPart, regex: str | None) -> bool:
+        """Reads the jobs of the part, or those whose bodies the servers find by the regex. Returns whether these are all."""
+        result, after = self._result, SCAN_START
         while not self._is_over():
-            page = await self._page(part, PAGE_JOBS, after, None)
+            limit = PAGE_JOBS if regex is None else self._bounds.found - len(result.jobs)
+            page = await self._client.scan(
+                part.queue, part.state, future=part.future, regex=regex, limit=limit, continuation=after, paged=True
+            )
             for job in page.jobs:
-                if where := self._place_in(job):
-                    self._result.add(job, where)
-            self._result.compared += len(page.jobs)
+                if where := self._place_in(job) if regex is None else BODY:
+                    result.add(job, where)
+            result.compared += len(page.jobs) if regex is None else 0
             if page.continuation in (SCAN_END, after):
                 return page.continuation == SCAN_END and not page.incomplete
             after = page.continuation
         return False
-
-    async def _look_into_bodies(self, part: JobPart) -> bool:
-        after = SCAN_START
-        while not self._is_over():
-            left = self._bounds.found - len(self._result.jobs)
-            page = await self._page(part, left, after, regex_of_text(self._text))
-            for job in page.jobs:
-                self._result.add(job, BODY)
-            if page.continuation in (SCAN_END, after):
-                return page.continuation == SCAN_END and not page.incomplete
-            after = page.continuation
-        return False
-
-    async def _page(self, part: JobPart, limit: int, after: str, regex: str | None) -> Scanned:
-        return await self._client.scan(
-            part.queue, part.state, future=part.future, regex=regex, limit=limit, continuation=after, paged=True
-        )
 
     def _place_in(self, job: JobInfo) -> str:
         """Returns where the text is; '' if it is nowhere."""

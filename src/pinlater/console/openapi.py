@@ -11,11 +11,10 @@ from typing import Any
 from msgspec import json
 
 from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
-from pinlater.console.problems import MEDIA_TYPE
+from pinlater.console.endpoints.fields import Nothing, RequestShape
+from pinlater.console.problems import MEDIA_TYPE, Problem
 from pinlater.console.reading import BYTES, JOB_BODIES, JSON
 from pinlater.console.routes import ENDPOINTS
-from pinlater.console.shapes.fields import Nothing, RequestShape
-from pinlater.console.shapes.problem import Problem
 from pinlater.version import __version__
 
 Schema = dict[str, Any]
@@ -119,7 +118,7 @@ def _header(header: HeaderParameter) -> Schema:
     return {
         "name": header.name,
         "in": "header",
-        "required": header.required,
+        "required": False,
         "description": header.description,
         "schema": {"type": "string", "minLength": 1},
     }

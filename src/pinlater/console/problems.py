@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from http import HTTPStatus
+from typing import Annotated, Any
 
-from msgspec import json
+from msgspec import Struct, json
 from starlette.responses import Response
 
 from pinlater.client import errors
-from pinlater.console.shapes.problem import Problem
+from pinlater.console.endpoints.fields import doc
 from pinlater.domain.errors import UnknownMethod
 
 MEDIA_TYPE = "application/problem+json"
@@ -45,6 +46,21 @@ _REASONS: dict[type[errors.PinLaterError], str] = {
 }
 
 
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error, as RFC 9457 describes it, with the words of the protocol."""
+
+    type: Annotated[str, doc("`urn:pinlater:error:` and `reason`.")]
+    title: str
+    status: int
+    detail: Annotated[str, doc("A sentence for people.")]
+    code: Annotated[str, doc("The name of the error code of the protocol; empty if no server answered.")]
+    reason: Annotated[str, doc("A word for programs, finer than the code.")]
+    # No default: it is answered in any case.
+    retryable: Annotated[bool, doc("Whether the same request may succeed later.")]
+    retry_after_ms: int | None = None
+    field: Annotated[str | None, doc("The field, parameter or header that is wrong.")] = None
+
+
 class RequestRefused(Exception):
     """A request that the console itself refuses, with the problem for its answer."""
 
@@ -73,14 +89,9 @@ def no_memory(what: str) -> RequestRefused:
 
 def problem_of(error: errors.PinLaterError) -> Problem:
     """The problem for the error of a call to a server."""
-    return _problem(
-        _status_of(error),
-        reason_of(error),
-        error.message,
-        code="" if error.code is None else error.code.name,
-        retryable=error.retryable,
-        retry_after_ms=error.retry_after_ms,
-    )
+    code = "" if error.code is None else error.code.name
+    status, reason, retryable = _status_of(error), reason_of(error), error.retryable
+    return _problem(status, reason, error.message, retryable=retryable, code=code, retry_after_ms=error.retry_after_ms)
 
 
 def problem_of_status(status: int, detail: str = "") -> Problem:
@@ -121,24 +132,8 @@ def _status_of(error: errors.PinLaterError) -> HTTPStatus:
     return found or HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def _problem(
-    status: HTTPStatus,
-    reason: str,
-    detail: str,
-    *,
-    code: str = "",
-    retryable: bool,
-    retry_after_ms: int | None = None,
-    field: str | None = None,
-) -> Problem:
+def _problem(status: HTTPStatus, reason: str, detail: str, *, retryable: bool, code: str = "", **more: Any) -> Problem:
+    kind, title = f"urn:pinlater:error:{reason}", status.phrase
     return Problem(
-        type=f"urn:pinlater:error:{reason}",
-        title=status.phrase,
-        status=status,
-        detail=detail,
-        code=code,
-        reason=reason,
-        retryable=retryable,
-        retry_after_ms=retry_after_ms,
-        field=field,
+        type=kind, title=title, status=status, detail=detail, code=code, reason=reason, retryable=retryable, **more
     )

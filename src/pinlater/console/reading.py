@@ -21,8 +21,8 @@ from pinlater.client._token import checked
 from pinlater.client.errors import TokenInvalid
 from pinlater.console import field_hints
 from pinlater.console.endpoint import Content, HeaderParameter
+from pinlater.console.endpoints.fields import RequestShape
 from pinlater.console.problems import RequestRefused, invalid, no_memory, refused
-from pinlater.console.shapes.fields import RequestShape
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.wire.limits import FRAME_BYTES_MAX
 
@@ -164,8 +164,8 @@ def header_of(request: Request, header: HeaderParameter | None) -> str:
     if header is None:
         return ""
     value = request.headers.get(header.name)
-    if value == "" or (value is None and header.required):
-        raise invalid(header.name, f"The header {header.name} is {'missing' if value is None else 'empty'}")
+    if value == "":
+        raise invalid(header.name, f"The header {header.name} is empty")
     return value or ""
 
 

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
 import uvicorn
 
-from pinlater.client import AsyncClient
 from pinlater.console.app import Console
-from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.connection import BoundedConnection, ConnectionLimits, OpenConnections
 from pinlater.console.server_channel import ServerChannel
-from pinlater.domain.clock import SystemClock
-from pinlater.domain.link_urls import NO_LINKS, LinkUrls
-from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.supervision.open_files import raise_open_files
 from pinlater.supervision.start_signals import stopped_by
 from pinlater.tls.certificate import CertificateSource
@@ -120,24 +115,15 @@ def address_of(listener: socket.socket, *, tls: bool = False) -> str:
 
 
 def serve(
-    client: AsyncClient,
+    console: Console,
     listener: socket.socket,
     *,
-    loopback: bool,
-    names: Collection[str] = (),
     channel: ServerChannel | None = None,
     certificate: CertificateSource | None = None,
-    guest_token: Callable[[], str] = str,
-    links: LinkUrls = NO_LINKS,
-    proxies: Sequence[str] = (),
-    user_header: str = USER_HEADER,
-    user_token: Callable[[], str] | None = None,
 ) -> None:
-    """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts this machine's
-    names as `Host`, and those that a proxy with TLS uses. `certificate`: None serves without TLS. `guest_token`: for people who have not
-    logged in; '' is none. The others are as in `Console`."""
-    hosts = LOOPBACK_NAMES if loopback else None
-    console = Console(client, SystemClock().now_ms, hosts, guest_token, links, proxies, user_header, user_token, names)
+    """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `certificate`: None serves without
+    TLS.
+    """
     server = ConsoleServer(console, within(raise_open_files()), channel, certificate)
     with stopped_by(server.stop):  # until uvicorn handles signals, and when it raises them again at its end
         server.run([listener])

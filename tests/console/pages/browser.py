@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -12,8 +13,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright
 
 from pinlater.client import Ack, AsyncClient, ClaimedJob, Job
@@ -35,6 +38,29 @@ from tests.assembly import listen, open_core
 from tests.console.pages.guarded import Tokens
 
 PROGRAM = shutil.which("chromium") or "/usr/bin/chromium"
+NEEDS_CHROMIUM = pytest.mark.skipif(
+    not Path(PROGRAM).exists() and "CI" not in os.environ, reason="needs Chromium (scripts/test-packages)"
+)
+IN_CHROMIUM = [pytest.mark.asyncio(loop_scope="module"), NEEDS_CHROMIUM]
+PICTURES = Path(os.environ.get("PINLATER_PICTURES", "var/pictures"))
+
+
+def at_two_widths_in_both_schemes(test: Any) -> Any:
+    """Runs a test for each size of a screen and each colour scheme."""
+    schemes = pytest.mark.parametrize("scheme", ["light", "dark"])
+    return schemes(pytest.mark.parametrize("width", [390, 1280])(test))
+
+
+async def defects(page: Page) -> list[tuple[str, ...]]:
+    """The defects of access of the page, and whether it scrolls sideways."""
+    result = await Axe().run(page)
+    serious = [one for one in result.response["violations"] if one["impact"] != "minor"]
+    found: list[tuple[str, ...]] = [(page.url, one["id"], one["nodes"][0]["html"][:200]) for one in serious]
+    if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+        found.append((page.url, "scrolls sideways", ""))
+    return found
+
+
 OPTIONS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -115,13 +141,13 @@ class BrowsedConsole:
         await context.close()
         assert [problem for problem in problems if "the server responded with a status of 4" not in problem] == []
 
-    async def save_picture(self, page: Page, folder: Path, width: int, scheme: Scheme) -> None:
+    async def save_picture(self, page: Page, width: int, scheme: Scheme) -> None:
         """A screenshot of the whole page."""
         name = page.url.removeprefix(self.url).removeprefix(self.guarded_url)
         for kind, descriptor in self.jobs._asdict().items():
             name = name.replace(descriptor, kind)
         name = re.sub(r"\W+", "-", name).strip("-") or "overview"
-        await page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=True)
+        await page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
 
 
 @asynccontextmanager

@@ -17,8 +17,16 @@ from pinlater.domain.clock import ManualClock
 from pinlater.server.access.control import AccessControl
 from pinlater.server.main.app import thrift_server
 from pinlater.server.main.core import Core
+from tests.console.pages.browser import BrowsedConsole, browsed_console
 from tests.console.pages.guarded import GuardedConsole, Tokens
 from tests.console.pages.visitor import PageVisitor
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browsed() -> AsyncIterator[BrowsedConsole]:
+    """Chromium before a console, for the tests of a file."""
+    async with browsed_console() as browsed:
+        yield browsed
 
 
 @pytest.fixture

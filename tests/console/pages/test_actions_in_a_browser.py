@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, Request, expect
 
 from pinlater.client import Ack
 from pinlater.console.pages.routes import ACTIONS
-from tests.console.pages.browser import PROGRAM, BrowsedConsole, Scheme, browsed_console
+from tests.console.pages.browser import IN_CHROMIUM, BrowsedConsole, Scheme, at_two_widths_in_both_schemes
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(
-        not Path(PROGRAM).exists() and "CI" not in os.environ, reason="needs Chromium (scripts/test-packages)"
-    ),
-]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browsed() -> AsyncIterator[BrowsedConsole]:
-    async with browsed_console() as browsed:
-        yield browsed
+pytestmark = IN_CHROMIUM
 
 
 async def told(page: Page, text: str) -> None:
@@ -64,9 +48,9 @@ async def press_on_failed(page: Page, url: str, queue: str) -> None:
     await page.goto(f"{url}/failed?filter={queue}")
     rare = page.get_by_role("row").filter(has_text="OSError: no disk").first
     await rare.get_by_role("button", name="Mute", exact=True).click()
-    await told(page, f"The group of failures in {queue} comes last")
+    await told(page, f"The group of failures in {queue} is listed last")
     await rare.get_by_role("button", name="Unmute").click()
-    await told(page, f"The group of failures in {queue} is muted no more")
+    await told(page, f"The group of failures in {queue} is no longer muted")
     await rare.locator("summary", has_text="Delete…").click()
     await expect(rare.locator(".question:visible")).to_contain_text(
         "For a day, the page of bulk changes can bring them back"
@@ -76,7 +60,7 @@ async def press_on_failed(page: Page, url: str, queue: str) -> None:
     run = page.get_by_role("row").filter(has_text=queue).filter(has_text="Delete failed jobs with group")
     await expect(run).to_contain_text("Done")
     await confirm(page, "Undo", row=queue)
-    await told(page, f"The servers bring the deleted jobs of {queue} back in the background")
+    await told(page, f"The servers restore the deleted jobs of {queue} in the background")
     await expect(page.get_by_role("row").filter(has_text=queue).filter(has_text="Restore")).to_contain_text("Done")
     await page.goto(f"{url}/failed?filter={queue}")
     await confirm(page, "Retry all 3")
@@ -132,7 +116,7 @@ async def press_on_undo(page: Page, url: str, queue: str) -> None:
         "Undo"
     )
     await confirm(page, "Undo", row=queue)
-    await told(page, f"The servers bring the deleted jobs of {queue} back in the background")
+    await told(page, f"The servers restore the deleted jobs of {queue} in the background")
 
 
 async def prepare(browsed: BrowsedConsole, queue: str) -> str:
@@ -152,8 +136,7 @@ async def prepare(browsed: BrowsedConsole, queue: str) -> str:
     return waiting
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@at_two_widths_in_both_schemes
 async def test_each_action_does_what_its_button_says(browsed: BrowsedConsole, width: int, scheme: Scheme) -> None:
     queue = f"pressed_{width}_{scheme}"
     waiting = await prepare(browsed, queue)

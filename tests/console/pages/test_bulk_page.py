@@ -46,7 +46,7 @@ async def test_a_person_undoes_a_delete(visitor: PageVisitor, client: AsyncClien
     page = await visitor.page("/bulk")
     assert "Undo" in page.text
     told = await visitor.does("/queues/mail/bulk/undo", run=run_id)
-    assert told.startswith("The servers bring the deleted jobs of mail back in the background: run ")
+    assert told.startswith("The servers restore the deleted jobs of mail in the background: run ")
     await ended(visitor, run_of(told))
     page = await visitor.page("/bulk")
     assert f"Restore the jobs that run {run_id} has deleted" in " ".join(page.text.split())

@@ -9,16 +9,14 @@ import pytest
 from pinlater.client import Ack, AsyncClient, Job, JobState
 from pinlater.client.errors import ShardConnectionFailed, UnknownMethod
 from pinlater.console.app import Console
+from pinlater.console.endpoints.failures import FailureGroupItem
 from pinlater.console.pages.failed import ROWS, group_row
-from pinlater.console.shapes.failures import FailureGroupItem
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.failures import OTHERS
 from pinlater.domain.link_urls import LinkUrls
 from tests.console.caller import Caller
 from tests.console.pages.conftest import failed_job
-from tests.console.pages.test_bulk_page import run_of
 from tests.console.pages.visitor import PageVisitor
-from tests.console.test_bulk import ended
 
 
 async def name_of(client: AsyncClient, pattern: str) -> str:
@@ -68,22 +66,6 @@ async def test_a_group_whose_failed_jobs_were_all_retried_has_nothing_to_retry_o
     assert change_all in (await visitor.page("/failed")).links
 
 
-async def test_a_group_is_deleted_in_the_background_and_brought_back(visitor: PageVisitor, client: AsyncClient) -> None:
-    wanted = [await failed_job(client, f"no file {number}") for number in range(2)]
-    other = await failed_job(client, "boom")
-    told = await visitor.does(
-        "/queues/mail/bulk", action="delete", state="failed", group=await name_of(client, "no file …")
-    )
-    assert told.endswith("It can be undone for a day.")
-    run_id = run_of(told)
-    assert (await ended(visitor, run_id))["changed"] == 2
-    assert list(await client.lookup([*wanted, other])) == [other]
-    told = await visitor.does("/queues/mail/bulk/undo", run=run_id)
-    await ended(visitor, run_of(told))
-    found = await client.lookup([*wanted, other])
-    assert [job.state for job in found.values()] == 3 * [JobState.FAILED]
-
-
 async def test_groups_and_jobs_link_to_the_line_of_code_that_raised_their_error(
     client: AsyncClient, clock: ManualClock
 ) -> None:
@@ -127,10 +109,10 @@ async def test_a_muted_group_comes_last_until_its_mute_is_ended(visitor: PageVis
     for error in ("no file", "no file", "boom"):
         await failed_job(client, error)
     often = await name_of(client, "no file")
-    assert "comes last" in await visitor.does("/queues/mail/mute", group=often, until_ms=2**45)
+    assert "is listed last" in await visitor.does("/queues/mail/mute", group=often, until_ms=2**45)
     assert [group.pattern for group in (await client.failures("mail")).groups] == ["boom", "no file"]
     assert "Muted; ends" in (await visitor.page("/failed")).text
-    assert "is muted no more" in await visitor.does("/queues/mail/mute", group=often, until_ms=0)
+    assert "is no longer muted" in await visitor.does("/queues/mail/mute", group=often, until_ms=0)
     assert [group.pattern for group in (await client.failures("mail")).groups] == ["no file", "boom"]
     assert "Muted" not in (await visitor.page("/failed")).text
     assert (await visitor.submit("/queues/mail/mute", {"group": "none", "until_ms": 0})).status == 400
@@ -173,17 +155,6 @@ def test_a_group_is_named_by_its_error(given: dict[str, str], text: str) -> None
         )
     )
     assert (row.text, row.today, row.bars[-2:]) == (text, 5, [(22, 25.0), (23, 100.0)])
-
-
-async def test_a_group_leads_to_the_change_of_all_its_jobs(visitor: PageVisitor, client: AsyncClient) -> None:
-    for number in range(3):
-        await failed_job(client, f"no file {number}")
-    await failed_job(client, "boom")
-    name = await name_of(client, "no file …")
-    link = next(
-        link for link in (await visitor.page("/failed")).links if link.startswith("/queues/mail/bulk?") and name in link
-    )
-    assert re.search(r"All failed jobs.*? 3 ", " ".join((await visitor.page(link)).text.split()))
 
 
 async def test_a_job_that_was_given_up_early_shows_the_attempts_that_it_had(

@@ -18,15 +18,15 @@ from msgspec import structs
 from pinlater.client import AsyncClient, CallerRights, ClusterStatus, Job, ServerInfo, UniqueKey
 from pinlater.client.errors import CallerError
 from pinlater.console.app import Console
+from pinlater.console.endpoints.failures import FailuresQuery
+from pinlater.console.endpoints.fields import AnswerShape
+from pinlater.console.endpoints.queues_history import HistoriesQuery
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.formats import visible
 from pinlater.console.pages.page import Action, SitePage
 from pinlater.console.pages.routes import PAGES
 from pinlater.console.pages.setting_fields import SETTINGS
 from pinlater.console.problems import MEDIA_TYPE
-from pinlater.console.shapes.failures import FailuresQuery
-from pinlater.console.shapes.fields import AnswerShape
-from pinlater.console.shapes.queues import HistoriesQuery
 from pinlater.domain.access import Role
 from pinlater.domain.job import TASK_HEADER
 from pinlater.supervision.logs import JsonFormatter, TextFormatter

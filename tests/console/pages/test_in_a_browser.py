@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
-import pytest_asyncio
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from pinlater.client import Ack
 from pinlater.domain.access import Role
-from tests.console.pages.browser import PROGRAM, BrowsedConsole, Scheme, browsed_console
+from tests.console.pages.browser import (
+    IN_CHROMIUM,
+    PICTURES,
+    BrowsedConsole,
+    Scheme,
+    at_two_widths_in_both_schemes,
+    defects,
+)
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(
-        not Path(PROGRAM).exists() and "CI" not in os.environ, reason="needs Chromium (scripts/test-packages)"
-    ),
-]
-PICTURES = Path(os.environ.get("PINLATER_PICTURES", "var/pictures"))
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browsed() -> AsyncIterator[BrowsedConsole]:
-    async with browsed_console() as browsed:
-        yield browsed
+pytestmark = IN_CHROMIUM
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@at_two_widths_in_both_schemes
 async def test_no_page_has_a_serious_defect_of_access_or_scrolls_sideways(
     browsed: BrowsedConsole, width: int, scheme: Scheme
 ) -> None:
@@ -40,19 +30,12 @@ async def test_no_page_has_a_serious_defect_of_access_or_scrolls_sideways(
     async with browsed.tab("/", width, scheme) as page:
         for path in browsed.paths:
             await page.goto(browsed.url + path)
-            result = await Axe().run(page)
-            found += [
-                (path, one["id"], one["nodes"][0]["html"][:200], one["nodes"][0].get("failureSummary"))
-                for one in result.response["violations"]
-                if one["impact"] in ("serious", "critical", "moderate")
-            ]
-            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-            await browsed.save_picture(page, PICTURES, width, scheme)
+            found += await defects(page)
+            await browsed.save_picture(page, width, scheme)
     assert found == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@at_two_widths_in_both_schemes
 async def test_open_questions_and_panels_have_no_defect_of_access_and_fit_the_screen(
     browsed: BrowsedConsole, width: int, scheme: Scheme
 ) -> None:
@@ -77,10 +60,7 @@ async def test_open_questions_and_panels_have_no_defect_of_access_and_fit_the_sc
             for place in places:
                 await page.locator(place).first.click()
             assert await page.locator("details[open], dialog[open]").count() >= max(1, len(places)), name
-            result = await Axe().run(page)
-            found += [(name, one["id"]) for one in result.response["violations"] if one["impact"] != "minor"]
-            if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-                found.append((name, "scrolls sideways"))
+            found += await defects(page)
             await page.screenshot(path=PICTURES / f"open-{name}-{width}-{scheme}.png", full_page=True)
     assert found == []
 
@@ -124,23 +104,6 @@ async def test_a_newcomer_finds_a_failed_job_and_retries_it(browsed: BrowsedCons
         await page.get_by_role("link", name="Show the job").click()
         await expect(page.locator("#state")).to_have_text("pending")
         await expect(page.locator("#error")).to_contain_text("Last error")
-
-
-async def test_a_question_states_the_number_before_all_are_retried(browsed: BrowsedConsole) -> None:
-    await _fail_two(browsed)
-    async with browsed.tab("/queues/idle") as page:
-        await page.locator("summary", has_text="Retry 2 failed").click()
-        await expect(page.locator(".question")).to_contain_text("Return 2 failed jobs to the queue")
-        await page.get_by_role("button", name="Retry 2 failed").click()
-        await expect(page.get_by_role("status")).to_have_text("Retried 2 of 2 failed jobs of idle; they are due now.")
-
-
-async def _fail_two(browsed: BrowsedConsole) -> None:
-    await browsed.client.enqueue("idle", [b"x", b"y"])
-    jobs = (await browsed.client.dequeue("idle", 2)).jobs
-    await browsed.client.ack(
-        "idle", [Ack(job.descriptor, succeeded=False, token=job.token, final=True) for job in jobs]
-    )
 
 
 async def test_a_page_updates_itself_and_keeps_what_is_open(browsed: BrowsedConsole) -> None:
@@ -260,18 +223,15 @@ async def log_in(page: Page, token: str) -> None:
     await page.get_by_role("button", name="Log in").click()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@at_two_widths_in_both_schemes
 async def test_log_in_and_refusal_pages_have_no_defect_of_access(
     browsed: BrowsedConsole, width: int, scheme: Scheme
 ) -> None:
     assert browsed.tokens is not None
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, ...]] = []
 
     async def check(page: Page, name: str) -> None:
-        result = await Axe().run(page)
-        found.extend((name, one["id"]) for one in result.response["violations"] if one["impact"] != "minor")
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        found.extend(await defects(page))
         await page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
 
     async with browsed.tab("/queues/mail", width, scheme, guarded=True) as page:

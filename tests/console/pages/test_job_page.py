@@ -108,12 +108,6 @@ async def test_reasons_of_a_later_state_than_the_page_shows_are_left_out(
     assert "It has succeeded." in (await visitor.page(f"/jobs/{name}")).text
 
 
-async def test_a_failed_job_is_retried(visitor: PageVisitor, client: AsyncClient) -> None:
-    name = await failed_job(client)
-    assert await visitor.does(f"/jobs/{name}/run", was="failed") == f"Retried 1 job; it is due now: {name}."
-    assert (await client.lookup([name]))[name].state.name == "PENDING"
-
-
 async def test_after_a_retry_that_succeeds_the_error_is_the_last_one_and_all_attempts_count(
     visitor: PageVisitor, client: AsyncClient
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from itertools import count
 
@@ -34,12 +35,6 @@ async def test_a_page_asks_for_a_token_and_shows_itself_after_the_log_in(guarded
     assert page.status == 200
     assert "You are logged in with token ops." in text_of(page)
     assert "Tokenops Rolesoperate Queuesall Log out" in text_of(page)
-
-
-async def test_a_session_acts_with_the_rights_of_its_token(guarded: GuardedConsole, client: AsyncClient) -> None:
-    person = await guarded.logged_in("ops", Role.OPERATE)
-    assert (await person.presses("/queues/mail/pause", "/queues/mail")).status == 303
-    assert (await client.queue_config("mail")).paused
 
 
 async def test_a_token_that_the_servers_refuse_starts_no_session(guarded: GuardedConsole) -> None:
@@ -84,15 +79,6 @@ async def test_a_token_for_some_queues_sees_these_only(guarded: GuardedConsole, 
     assert "/queues/mail" in links
     assert "/queues/images" not in links
     assert "is not for queue 'images', only for mail*" in (await person.page("/queues/images", 403)).text
-
-
-async def test_the_body_of_a_job_is_downloaded_with_the_session(guarded: GuardedConsole, client: AsyncClient) -> None:
-    name = (await client.enqueue("mail", [b"<script>"])).descriptors[0]
-    person = await guarded.logged_in("wall", Role.READ)
-    assert f"/jobs/{name}/body" in (await person.page(f"/jobs/{name}")).links
-    answer = await person.get(f"/jobs/{name}/body")
-    assert (answer.status, answer.body, answer.headers["content-disposition"]) == (200, b"<script>", "attachment")
-    assert (await guarded.person().get(f"/jobs/{name}/body")).status == 401
 
 
 async def test_logging_out_ends_the_session_for_every_copy_of_its_cookie(guarded: GuardedConsole) -> None:
@@ -240,15 +226,6 @@ async def test_a_form_after_the_end_of_the_session_says_that_nothing_changed(
     assert not (await client.queue_config("mail")).paused
 
 
-async def test_log_in_pages_can_not_be_framed_or_kept(guarded: GuardedConsole) -> None:
-    for path, status in (("/login", 200), ("/", 401)):
-        answer = await guarded.person().get(path, accept="text/html")
-        assert answer.status == status
-        assert answer.headers["x-frame-options"] == "DENY"
-        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
-        assert answer.headers["cache-control"] == "no-store"
-
-
 @pytest.mark.parametrize("back", ["//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)"])
 async def test_a_log_in_leads_to_a_page_of_this_console_only(guarded: GuardedConsole, back: str) -> None:
     answer = await guarded.person().logs_in(guarded.tokens.make("ops", Role.OPERATE), back=back)
@@ -339,3 +316,27 @@ async def test_the_consoles_own_token_shows_pages_to_people_without_a_log_in_and
     assert not (await client.queue_config("mail")).paused
     guarded.tokens.revoke("wall")
     assert (await guarded.person(guest_token=own).get("/", accept="text/html")).status == 401
+
+
+async def test_an_address_has_a_bounded_number_of_log_ins_under_way(
+    guarded: GuardedConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, waits = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def sleep(_seconds: float) -> None:
+        waits.release()
+        await refused.wait()
+
+    monkeypatch.setattr(login, "sleep", sleep)
+    passed = count(step=100)
+    guarded.control.refusals = Refusals(lambda: next(passed))  # the server itself delays nothing
+    good = guarded.tokens.make("ops", Role.OPERATE)
+    for _ in range(3):  # the first refusals are not delayed
+        assert (await guarded.person().logs_in(new_secret())).status == 401
+    guesses = [asyncio.create_task(guarded.person().logs_in(new_secret())) for _ in range(login.AT_ONCE_MAX)]
+    for _ in guesses:
+        await waits.acquire()
+    assert (await guarded.person().logs_in(good)).status == 429
+    refused.set()
+    assert {(await guess).status for guess in guesses} == {401}
+    assert (await guarded.person().logs_in(good)).status == 303

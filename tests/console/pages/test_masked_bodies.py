@@ -162,7 +162,8 @@ async def test_a_masked_body_can_not_be_downloaded(masked: tuple[GuardedConsole,
     assert (await person.get(f"/jobs/{job}/body", accept="text/html")).status == 403
     assert f"/jobs/{job}/body" not in (await person.page(f"/jobs/{job}")).links
     admin = await guarded.logged_in("admin", Role.ADMIN)
-    assert (await admin.get(f"/jobs/{job}/body")).body == BODY
+    answer = await admin.get(f"/jobs/{job}/body")
+    assert (answer.body, answer.headers["content-disposition"]) == (BODY, "attachment")
 
 
 async def test_the_page_of_a_job_says_that_its_body_is_masked(

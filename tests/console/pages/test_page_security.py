@@ -7,7 +7,7 @@ import pytest
 from pinlater.client import AsyncClient
 from pinlater.console.pages.formats import visible
 from pinlater.console.pages.page import Action
-from pinlater.console.pages.routes import ACTIONS, PAGES
+from pinlater.console.pages.routes import ACTIONS
 from tests.console.pages.conftest import stored
 from tests.console.pages.visitor import PageVisitor
 
@@ -77,16 +77,6 @@ async def test_another_site_may_link_to_a_page_and_read_none(visitor: PageVisito
     for other in ({**link, "sec_fetch_dest": "iframe"}, {"sec_fetch_site": "cross-site", "sec_fetch_mode": "no-cors"}):
         assert (await visitor.get("/queues/mail", **other)).status == 403
     assert (await visitor.get("/v1/queues", **link)).status == 403
-
-
-async def test_no_page_can_be_framed_and_each_has_a_strict_policy(visitor: PageVisitor, client: AsyncClient) -> None:
-    name = await stored(client)
-    for page in PAGES:
-        answer = await visitor.get(page.path.format(queue="mail", descriptor=name), accept="text/html")
-        policy = answer.headers["content-security-policy"]
-        assert "frame-ancestors 'none'" in policy
-        assert "unsafe" not in policy
-        assert answer.headers["cache-control"] == "no-store"
 
 
 async def test_static_files_are_ours_only(visitor: PageVisitor) -> None:

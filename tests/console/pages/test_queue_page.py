@@ -230,6 +230,10 @@ async def test_settings_are_changed_and_only_those_that_were_edited(visitor: Pag
     await visitor.does(f"{PAGE}/settings", **{"was-max_backlog": "7", "max_backlog": ""})
     assert (await client.queue_config("mail")).config.max_backlog is None
     assert await visitor.does(f"{PAGE}/settings") == "No setting was changed."
+    await visitor.does(f"{PAGE}/settings", partitions="1")
+    assert (await client.queue_config("mail")).config.partitions == 1
+    await visitor.does(f"{PAGE}/settings", **{"was-partitions": "1", "partitions": "auto"})
+    assert (await client.queue_config("mail")).config.partitions is None
 
 
 @pytest.mark.parametrize(
@@ -251,14 +255,6 @@ async def test_the_shards_of_a_queue_and_who_chose_their_number_are_shown(
 
     monkeypatch.setattr(AsyncClient, "queue_stats", queue_stats)
     assert told in " ".join((await visitor.page(PAGE)).text.split())
-
-
-async def test_the_number_of_partitions_may_be_left_to_the_servers(visitor: PageVisitor, client: AsyncClient) -> None:
-    await visitor.does(f"{PAGE}/settings", partitions="1")
-    assert (await client.queue_config("mail")).config.partitions == 1
-    await visitor.does(f"{PAGE}/settings", **{"was-partitions": "1", "partitions": "auto"})
-    assert (await client.queue_config("mail")).config.partitions is None
-    assert (await visitor.submit(f"{PAGE}/settings", {"partitions": "0"})).status == 400
 
 
 async def test_a_wrong_setting_is_refused_with_its_reason(visitor: PageVisitor, client: AsyncClient) -> None:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, ClusterStatus
+from pinlater.client import (
+    AsyncClient,
+    ClusterShard,
+    ClusterStatus,
+    FrontProcess,
+    PartitionNumber,
+    ShardDetails,
+    ShardDrain,
+    ShardJobs,
+)
 from pinlater.console.pages.formats import latency, size
 from pinlater.console.pages.servers import ranges
 from pinlater.domain.clock import ManualClock
@@ -54,7 +64,7 @@ async def test_a_shard_shows_its_jobs_and_its_size(visitor: PageVisitor, sample:
 async def test_a_shard_that_drains_shows_how_far_it_is(visitor: PageVisitor, sample: ClusterStatus) -> None:
     text = await text_of(visitor)
     assert "3 93 % of 48,000 jobs 3,140 35 min ago 21 in 2 min 27 s" in text
-    assert "4 goes once it is empty 100 % of 900 jobs 0 2 h ago 0 now" in text
+    assert "4 disappears once it is empty 100 % of 900 jobs 0 2 h ago 0 now" in text
 
 
 async def test_the_calls_to_a_shard_are_shown_by_kind(visitor: PageVisitor, sample: ClusterStatus) -> None:
@@ -130,3 +140,54 @@ def test_sizes_and_short_spans_are_for_people() -> None:
         "–", "0 B", "999 B", "1.0 KiB", "1.5 KiB", "10 MiB", "5.0 TiB", "1,048,576 TiB",
     ]  # fmt: skip
     assert [latency(each) for each in (None, 0.04, 9.94, 9.95, 1_500)] == ["–", "0.0 ms", "9.9 ms", "10 ms", "1 s"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"drain": ShardDrain(1, live_at_first=5), "jobs": ShardJobs(1, 10)}, "1 0 % of 5 jobs 10"),
+        ({"drain": ShardDrain(1)}, "not counted yet –"),
+        ({"drain": ShardDrain(1, live_at_first=0), "jobs": ShardJobs(1)}, "100 % of 0 jobs 0 NOW"),
+        ({"drain": ShardDrain(1, live_at_first=5), "jobs": ShardJobs(1), "probing": True}, "100 % of 5 jobs 0"),
+        ({"failure": "db-1: reset", "failure_kind": "connection"}, "Last failure now: db-1: reset"),
+        ({"failure_kind": "timeout"}, "Last failure now: it did not answer in time"),
+        ({"failure_kind": "of a newer server"}, "Last failure now: of a newer server"),
+    ],
+)
+async def test_a_shard_in_a_rare_state_is_shown_as_it_is(
+    visitor: PageVisitor, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], shown: str
+) -> None:
+    """The share of a drain is not below 0 while jobs grow in number. Visitors who may not see the text of a failure see its kind. A shard
+    whose jobs were counted before it was lost is not shown as empty."""
+    details = ShardDetails("mysql", "", False, clock.now_ms(), failed_at_ms=clock.now_ms())._replace(**given)
+
+    async def cluster(_: AsyncClient) -> ClusterStatus:
+        return ClusterStatus(ONE, [], [ClusterShard("1", False, 1, [], details=details)])
+
+    monkeypatch.setattr(AsyncClient, "cluster", cluster)
+    text = await text_of(visitor)
+    assert shown.removesuffix(" NOW") in text
+    if "drain" in given:
+        assert (re.search(r"jobs 0 [\d,]+ d ago – now ", text) is not None) is shown.endswith("NOW")
+
+
+async def test_what_only_some_servers_have_is_shown_if_it_is_there(
+    visitor: PageVisitor, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = await text_of(visitor)
+    for word in ("Front processes", "several partitions", "ZooKeeper"):
+        assert word not in text
+    plain = AsyncClient.cluster
+    numbers = {"mail": PartitionNumber(4, True, clock.now_ms() - 300_000), "orders": PartitionNumber(2, False)}
+    fronts = [FrontProcess(5, 1_234_567, 89, 67, 4_321)]
+
+    async def cluster(self: AsyncClient) -> ClusterStatus:
+        trouble = "ZooKeeper does not answer (since 9)"
+        return (await plain(self))._replace(front_processes=fronts, coordinator_trouble=trouble, partitions=numbers)
+
+    monkeypatch.setattr(AsyncClient, "cluster", cluster)
+    text = await text_of(visitor)
+    assert "Front processes" in text
+    assert "5 1,234,567 89 67 4,321" in text
+    assert "ZooKeeper does not answer (since 9)" in text
+    assert "mail 4 servers 5 min ago orders 2 operator –" in text

@@ -7,9 +7,12 @@ import pytest
 from pinlater.client import AsyncClient, Job, WorkerInfo, WorkingProcess
 from pinlater.console.pages import workers
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.failures import PROCESS_DIED
 from pinlater.domain.job import TASK_HEADER
 from pinlater.server.main.core import Core
-from tests.console.pages.conftest import stored
+from pinlater.worker import ProcessDied
+from pinlater.worker._attempts.endings import type_name
+from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageVisitor
 
 PROCESS = WorkingProcess(7, WorkerInfo("python", "1.0", "host-7", 17, 16, 3, 1))
@@ -80,3 +83,20 @@ async def test_jobs_that_lose_their_workers_are_told_and_lead_to_the_quarantined
     job_page = await visitor.page(f"/jobs/{name}")
     assert "Its last workers: console." in job_page.text
     assert "Attempt 3 timed out: console neither ended it nor renewed the claim" in job_page.text
+
+
+async def test_what_is_not_known_is_said(visitor: PageVisitor, lost_shard: str) -> None:
+    text = (await visitor.page("/workers")).text
+    assert "Incomplete." in text
+    assert "a shard is unreachable, and its jobs are not counted." in text
+
+
+async def test_a_process_that_died_in_a_worker_makes_its_group_a_suspect(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    await failed_job(client, "killed by SIGSEGV", PROCESS_DIED)
+    await failed_job(client, "no number")
+    text = (await visitor.page("/workers")).text
+    assert "killed by SIGSEGV" in text
+    assert "no number" not in text
+    assert type_name(ProcessDied) == PROCESS_DIED

@@ -57,6 +57,7 @@ class PageVisitor(Caller):
             return answer
         assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
         assert PageReader(answer.body.decode()).dangers == []
         return answer
 

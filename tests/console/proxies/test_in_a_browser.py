@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.console.pages.browser import OPTIONS, PROGRAM, Scheme
+from tests.console.pages.browser import (
+    NEEDS_CHROMIUM,
+    OPTIONS,
+    PICTURES,
+    PROGRAM,
+    Scheme,
+    at_two_widths_in_both_schemes,
+    defects,
+)
 from tests.console.proxies.conftest import ServedConsoles
 from tests.console.proxies.proxy_process import NAME, Kind, documented, running
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="package"),
-    pytest.mark.skipif(
-        not Path(PROGRAM).exists() and "CI" not in os.environ, reason="needs Chromium (scripts/test-packages)"
-    ),
+    NEEDS_CHROMIUM,
 ]
-PICTURES = Path(os.environ.get("PINLATER_PICTURES", "var/pictures"))
 # Proxies before a console that has no settings, for a name without TLS: below a path, and as many people have them.
 HOST_PASSED_ON = (
     "server { listen 443; location /tools/ { proxy_pass http://127.0.0.1:9998/; proxy_set_header Host $http_host; } }"
@@ -73,8 +75,7 @@ async def test_a_form_below_a_path_does_what_it_says(served: ServedConsoles, bro
             await expect(page).to_have_url(f"https://{NAME}:{port}/jobs/queues/mail")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@at_two_widths_in_both_schemes
 async def test_a_refusal_is_a_page_without_defects_that_says_what_to_change(
     served: ServedConsoles, browser: Browser, width: int, scheme: Scheme
 ) -> None:
@@ -92,13 +93,7 @@ async def test_a_refusal_is_a_page_without_defects_that_says_what_to_change(
                     await page.get_by_label("Token").fill(served.token)
                     await page.get_by_role("button", name="Log in").click()
                 await expect(page.get_by_role("alert")).to_contain_text(setting)
-                result = await Axe().run(page)
-                found += [
-                    (name, one["id"], one["nodes"][0]["html"][:200])
-                    for one in result.response["violations"]
-                    if one["impact"] in ("serious", "critical", "moderate")
-                ]
-                assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+                found += await defects(page)
                 assert await page.evaluate("document.styleSheets.length") == 1
                 await page.screenshot(path=PICTURES / f"refused-{name}-{width}-{scheme}.png", full_page=True)
     assert found == []

@@ -145,8 +145,11 @@ def console(
 
     Example: pinlater console --server db1:9010,db2:9010 --port 9998
     """
+    from pinlater.console.app import Console
+    from pinlater.console.browser_guard import LOOPBACK_NAMES
     from pinlater.console.run import address_of, listening, serve
     from pinlater.console.server_channel import ServerChannel
+    from pinlater.domain.clock import SystemClock
     from pinlater.domain.host_names import is_loopback
 
     loopback = is_loopback(host)
@@ -184,19 +187,9 @@ def console(
         _log.warning(
             "the network reaches this console: unless the servers have access control, every program can read, enqueue and delete jobs"
         )
-    serve(
-        client,
-        listener,
-        loopback=loopback,
-        names=names,
-        channel=channel,
-        certificate=certificate,
-        guest_token=guest_token,
-        links=links,
-        proxies=proxies,
-        user_header=user_header,
-        user_token=user_token,
-    )
+    hosts = LOOPBACK_NAMES if loopback else None
+    console = Console(client, SystemClock().now_ms, hosts, guest_token, links, proxies, user_header, user_token, names)
+    serve(console, listener, channel=channel, certificate=certificate)
 
 
 def _checked(option: str, texts: Sequence[str], check: Callable[[str], T]) -> list[T]:

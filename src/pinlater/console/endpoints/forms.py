@@ -1,36 +1,62 @@
-"""Converts between the shapes of the API and the values of the client: bodies, times, results. Pure."""
+"""Converts between the shapes of the API and the values of the client: bodies, times, filters, answers. Pure."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from enum import Enum
+from functools import cache, partial
+from typing import Any, TypeVar, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, inspect
 
-from pinlater.client.values import AckResult, JobExplanation, JobInfo, JobState, MovedJob
-from pinlater.console.problems import invalid, reason_of
-from pinlater.console.shapes.claims import (
-    CheckpointItem,
-    ItemError,
-    MovedJobItem,
-    MovedJobsAnswer,
-    ResultItem,
-    ResultsAnswer,
-)
-from pinlater.console.shapes.fields import AnswerShape, PartitionNumberItem
-from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, NewJobItem, ReasonItem
-from pinlater.domain.job_filter import FILTER_FIELDS, FilterFault, JobFilter, filter_from, group_of
-from pinlater.domain.queue import PartitionNumber
+from pinlater.client.values import JobState
+from pinlater.console.endpoints.fields import AnswerShape
+from pinlater.console.problems import invalid
+from pinlater.domain.job_filter import FILTER_FIELDS, FilterFault, JobFilter, filter_from
 
 S = TypeVar("S", bound=AnswerShape)
 
 
 def like(shape: type[S], value: Any, **given: Any) -> S:
-    """The shape with the attributes of `value` that have the names of its fields; those in `given` are not read from it."""
-    fields = {name: getattr(value, name) for name in shape.__struct_fields__ if name not in given}
+    """Returns the shape with the attributes of `value` that have the names of its fields; those in `given` are not read from it. Values
+    within it become the shapes of the fields, members of enumerations their words.
+    """
+    fields = {name: converted(getattr(value, name)) for name, converted in _conversions(shape) if name not in given}
     return shape(**fields, **given)
+
+
+@cache
+def _conversions(shape: type[AnswerShape]) -> list[tuple[str, Callable[[Any], Any]]]:
+    kind: Any = inspect.type_info(shape)
+    return [(field.name, _conversion(field.type)) for field in kind.fields]
+
+
+def _conversion(kind: inspect.Type) -> Callable[[Any], Any]:
+    """Returns the function that makes a value of this type of a client's value."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _conversion(inner)
+        case inspect.UnionType(types=types):
+            possible = [each for each in types if not isinstance(each, inspect.NoneType)]
+            one = _conversion(possible[0]) if len(possible) == 1 else _same
+            return lambda value: None if value is None else one(value)
+        case inspect.StructType(cls=shape):
+            return partial(like, cast("type[AnswerShape]", shape))
+        case inspect.ListType(item_type=inner):
+            item = _conversion(inner)
+            return lambda values: list(map(item, values))
+        case inspect.DictType(value_type=inner):
+            item = _conversion(inner)
+            return lambda values: {name: item(value) for name, value in values.items()}
+        case inspect.LiteralType():
+            return lambda value: value.name.lower() if isinstance(value, Enum) else value
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def state_of(name: str) -> JobState:
@@ -57,23 +83,20 @@ def filter_of(chosen: Any, state: JobState, *, skip_cancelled: bool = False) -> 
         raise invalid(fault.field.word, fault.text) from None
 
 
-def body_given(item: NewJobItem | CheckpointItem, where: str) -> bytes | None:
+def body_given(item: Any, where: str) -> bytes | None:
     """The one body that an item gives, or None. `where`: the path of the item, for errors."""
     given = [name for name in ("body", "body_json", "body_base64") if getattr(item, name) is not UNSET]
     if len(given) > 1:
         raise invalid(f"{where}.{given[1]}", f"{' and '.join(given)} exclude each other")
-    if isinstance(item.body, str):
-        return item.body.encode()
-    if isinstance(item.body_base64, str):
-        return _from_base64(item.body_base64, f"{where}.body_base64")
-    return None if item.body_json is UNSET else bytes(item.body_json)
-
-
-def _from_base64(text: str, field: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise invalid(field, f"not base64: {error}") from None
+    match given:
+        case ["body"]:
+            return str(item.body).encode()
+        case ["body_base64"]:
+            try:
+                return base64.b64decode(item.body_base64, validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise invalid(f"{where}.body_base64", f"not base64: {error}") from None
+    return bytes(item.body_json) if given else None
 
 
 def body_shown(body: bytes | None) -> dict[str, str | None]:
@@ -84,81 +107,3 @@ def body_shown(body: bytes | None) -> dict[str, str | None]:
         return {"body": body.decode(), "body_base64": None}
     except UnicodeDecodeError:
         return {"body": None, "body_base64": base64.b64encode(body).decode()}
-
-
-def job_shown(job: JobInfo) -> JobItem:
-    """All that is known about a job."""
-    return like(
-        JobItem,
-        job,
-        state=job.state.name.lower(),
-        claim_deadline_at_ms=job.claim_deadline_ms,
-        headers=dict(job.headers),
-        attempts=[like(AttemptItem, attempt) for attempt in job.attempts],
-        failure_group=(group_of(job) or None) if job.state is JobState.FAILED else None,
-        **body_shown(job.body),
-    )
-
-
-def explanation_shown(found: JobExplanation) -> ExplainAnswer:
-    """The reasons, in their order."""
-    return ExplainAnswer(
-        descriptor=found.descriptor,
-        state=None if found.job is None else found.job.state.name.lower(),  # type: ignore[arg-type]
-        reasons=[like(ReasonItem, reason, figures=dict(reason.figures)) for reason in found.reasons()],
-        partition_number=number_shown(found.queue.partition_number),
-    )
-
-
-def number_shown(number: PartitionNumber | None) -> PartitionNumberItem | None:
-    """Returns the number of partitions that a queue is to have."""
-    return None if number is None else like(PartitionNumberItem, number)
-
-
-def results_shown(results: Iterable[AckResult]) -> ResultsAnswer:
-    """Returns the outcome of each job."""
-    return ResultsAnswer(results=result_items(results))
-
-
-def moved_shown(results: Iterable[MovedJob]) -> MovedJobsAnswer:
-    """Returns the outcome of each job whose priority was to be changed."""
-    return MovedJobsAnswer(
-        results=[
-            MovedJobItem(
-                descriptor=result.descriptor,
-                outcome=result.outcome.name.lower(),  # type: ignore[arg-type]
-                moved_to=result.moved_to or None,
-                holder=result.holder or None,
-                held_since_ms=result.held_since_ms,
-            )
-            for result in results
-        ]
-    )
-
-
-def result_items(results: Iterable[AckResult]) -> Sequence[ResultItem]:
-    """Returns the outcome of each job, in the order of `results`."""
-    return [
-        ResultItem(
-            descriptor=result.descriptor,
-            outcome=result.outcome.name.lower(),  # type: ignore[arg-type]
-            holder=result.holder or None,
-            held_since_ms=result.held_since_ms,
-            claim_deadline_at_ms=result.deadline_ms,
-            error=_item_error(result),
-        )
-        for result in results
-    ]
-
-
-def _item_error(result: AckResult) -> ItemError | None:
-    error = result.error
-    if error is None:
-        return None
-    return ItemError(
-        code="" if error.code is None else error.code.name,
-        reason=reason_of(error),
-        detail=error.message,
-        retryable=error.retryable,
-        retry_after_ms=error.retry_after_ms,
-    )

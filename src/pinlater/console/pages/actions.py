@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from pinlater.console.endpoint import ApiCall
-from pinlater.console.endpoints.failures import mute_failures
-from pinlater.console.endpoints.jobs import (
+from pinlater.console.cookies import fits
+from pinlater.console.endpoint import Endpoint
+from pinlater.console.endpoints.claims import ResultItem, ResultsAnswer
+from pinlater.console.endpoints.failures import MuteRequest, mute_failures
+from pinlater.console.endpoints.fields import Attempts, Moment, Priority, RequestShape, State
+from pinlater.console.endpoints.jobs_change import (
+    ChangePriorityRequest,
+    DescriptorsRequest,
+    RetryFailedRequest,
+    RunNowRequest,
     cancel_jobs,
     delete_jobs_by_descriptor,
     retry_failed_jobs,
     run_jobs_now,
 )
-from pinlater.console.endpoints.jobs import change_priority as change_job_priority
+from pinlater.console.endpoints.jobs_change import change_priority as change_job_priority
 from pinlater.console.endpoints.queues import change_settings, pause_queue, resume_queue
 from pinlater.console.pages.formats import moment
-from pinlater.console.pages.page import Goto, PageCall, job_path, queue_path
+from pinlater.console.pages.page import Goto, PageCall, job_path, moment_ms, queue_path
 from pinlater.console.pages.setting_fields import SETTINGS, changed_fields, settings_of
-from pinlater.console.pins_cookie import fits
-from pinlater.console.problems import invalid, refused
+from pinlater.console.problems import refused
 from pinlater.console.reading import fields_of
-from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
-from pinlater.console.shapes.failures import MuteRequest
-from pinlater.console.shapes.fields import Attempts, Moment, Priority, RequestShape, State
-from pinlater.console.shapes.jobs import (
-    ChangePriorityRequest,
-    DescriptorsRequest,
-    RetryFailedRequest,
-    RunNowRequest,
-)
 from pinlater.domain.durations import duration_ms
 from pinlater.domain.wording import counted
 
@@ -42,11 +39,11 @@ _OWN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*", re.ASCII)
 _NOT_DONE: Mapping[str, str] = {
     "already_final": "it has ended already",
     "stale_claim": "its state changed meanwhile",
-    "not_found": "there is no such job any more",
+    "not_found": "the job no longer exists",
 }
 
 
-_MORE = " There was no time for all of them: repeat it, or use a bulk change if a repeat changes none."
+_MORE = " There was not enough time for all of them: repeat it, or use a bulk change if a repeat changes none."
 
 
 class BackForm(RequestShape, frozen=True, kw_only=True):
@@ -105,7 +102,7 @@ async def pin(call: PageCall) -> Goto:
     """Keeps a queue at the top of the overview of this browser. Raises RequestRefused if too many queues are kept."""
     pins = {*call.pins, call.queue}
     if not fits(pins):
-        detail = f"{len(call.pins)} queues are pinned, and a browser keeps no more. Unpin some."
+        detail = f"{len(call.pins)} queues are pinned, and a browser cannot keep more. Unpin some."
         raise refused(HTTPStatus.CONFLICT, "TOO_MANY", detail)
     return Goto(_back(call, "/"), pins=pins)
 
@@ -147,14 +144,14 @@ async def mute(call: PageCall) -> Goto:
     """Moves a group of failures to the end of its queue's groups, or back."""
     form = call.read(MuteForm)
     await call.api.ask(mute_failures, queue=call.queue, body=MuteRequest(group=form.group, until_ms=form.until_ms))
-    told = "comes last from now on; its failures still count" if form.until_ms else "is muted no more"
+    told = "is listed last from now on; its failures still count" if form.until_ms else "is no longer muted"
     return Goto(_back(call, "/failed"), f"The group of failures in {call.queue} {told}.")
 
 
 async def run(call: PageCall) -> Goto:
     """Makes a waiting job due now or at another time, or returns a failed one to its queue."""
     form = call.read(RunForm)
-    due_ms = _moment_ms(form.due, call.now_ms)
+    due_ms = _due_ms(form.due, call.now_ms)
     wanted = RunNowRequest(descriptors=[call.descriptor], attempts=form.attempts, run_after_ms=due_ms)
     await _of_one(call, run_jobs_now, wanted)
     own = job_path(call.descriptor)
@@ -193,30 +190,19 @@ async def delete(call: PageCall) -> Goto:
     return Goto(_back(call, queue_path(queue)), text)
 
 
-async def _of_one(
-    call: PageCall, act: Callable[[ApiCall[Any, Any]], Coroutine[Any, Any, ResultsAnswer]], body: RequestShape
-) -> None:
+async def _of_one(call: PageCall, act: Endpoint[Any, Any, ResultsAnswer], body: RequestShape) -> None:
     """Calls an endpoint for the job of the path. Raises RequestRefused if the job did not change."""
     [result] = (await call.api.ask(act, queue=_queue_of(call.descriptor), body=body)).results
     if result.outcome != "applied":
         raise refused(HTTPStatus.CONFLICT, result.outcome.upper(), f"{call.descriptor} did not change: {_why(result)}.")
 
 
-def _moment_ms(text: str, now_ms: int) -> int | None:
-    """Returns the time that a duration or a time (UTC if it names no zone) means, or None for an empty text. Raises RequestRefused."""
-    if not text:
-        return None
-    try:
-        return now_ms + duration_ms(text)
-    except ValueError:
-        pass
-    try:
-        found = datetime.fromisoformat(text)
-        return max(0, round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000))
-    except (ValueError, OverflowError):
-        raise invalid(
-            "due", f"{text[:100]!r} is neither a span such as 10m nor a time such as 2030-01-31T12:00"
-        ) from None
+def _due_ms(text: str, now_ms: int) -> int | None:
+    """Returns the time that a duration or a time means, or None for an empty text. Raises RequestRefused."""
+    if text:
+        with suppress(ValueError):
+            return now_ms + duration_ms(text)
+    return moment_ms(text, "due", "is neither a span such as 10m nor a time such as 2030-01-31T12:00")
 
 
 def _why(result: ResultItem) -> str:

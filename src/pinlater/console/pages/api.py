@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pinlater.client import AsyncClient
 from pinlater.console import costs
-from pinlater.console.endpoint import ApiCall
-from pinlater.console.forwarded_users import RequestCaller
+from pinlater.console.arrival import Arrival
+from pinlater.console.endpoint import ApiCall, Endpoint
+from pinlater.console.endpoints.fields import Nothing, RequestShape
 from pinlater.console.pages.shared_answers import SharedAnswers
-from pinlater.console.routes import ENDPOINTS
-from pinlater.console.shapes.fields import Nothing, RequestShape
 from pinlater.domain.byte_budget import ByteBudget
 
 A = TypeVar("A")
 NOTHING = Nothing()
-_BY_FUNCTION = {endpoint.act: endpoint for endpoint in ENDPOINTS}
 
 
 class Api:
@@ -37,7 +35,7 @@ class Api:
         self._answers = answers
         self._token = token
 
-    def with_token(self, token: str, caller: RequestCaller) -> Api:
+    def with_token(self, token: str, caller: Arrival) -> Api:
         """The same with the rights of a token; '' is not a token. `caller`: the one for which the console makes calls."""
         return Api(caller.calls_of(self._client, token), self._make_call, self._budget, self._answers, token)
 
@@ -50,7 +48,7 @@ class Api:
 
     async def ask(
         self,
-        act: Callable[[ApiCall[Any, Any]], Coroutine[Any, Any, A]],
+        endpoint: Endpoint[Any, Any, A],
         *,
         queue: str = "",
         descriptor: str = "",
@@ -62,10 +60,9 @@ class Api:
         Raises RequestRefused and PinLaterError.
         """
         call = self._make_call(self._client, queue=queue, descriptor=descriptor, header="", query=query, body=body)
-        endpoint = _BY_FUNCTION[act]
         try:
             with costs.reserved(self._budget, endpoint, call):
-                return await act(call)
+                return await endpoint.act(call)
         finally:
             if endpoint.method != "GET":
                 self._answers.forget()

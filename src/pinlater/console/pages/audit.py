@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from msgspec.structs import replace
 
 from pinlater.client.errors import PinLaterError
-from pinlater.console.endpoints.audit import get_audit
-from pinlater.console.pages.page import PageCall, PageView, with_fields
-from pinlater.console.problems import invalid
-from pinlater.console.shapes.audit import AuditItem, AuditQuery
-from pinlater.console.shapes.fields import RequestShape
+from pinlater.console.endpoints.audit import AuditItem, AuditQuery, get_audit
+from pinlater.console.endpoints.fields import RequestShape
+from pinlater.console.pages.page import PageCall, PageView, moment_ms, paths
 
 ROWS = 50
 METHOD = "getAudit"
+_NOT_A_TIME = "is not a time; write 2026-01-31 or 2026-01-31T14:00"
 _PAGES_MAX = 5  # calls of the API for a page that finds few entries
 _CHANGES_OF_PAUSE = ("pauseQueue", "resumeQueue", "createQueue", "createOrderedQueue", "deleteQueue")
 
@@ -30,57 +27,32 @@ class AuditPageQuery(RequestShape, frozen=True, kw_only=True):
     after: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditView(PageView):
-    """`next_page`: the continuation; empty at the end."""
-
-    query: AuditPageQuery
-    entries: Sequence[AuditItem] = ()
-    next_page: str = ""
-    incomplete: bool = False
-
-    def path(self, **changes: object) -> str:
-        """The same filters with changes; a change begins at the first page."""
-        query = self.query
-        kept = {name: getattr(query, name) for name in ("queue", "who", "operation", "since", "until")}
-        return with_fields("/audit", **{**kept, **changes})
-
-
-async def show(call: PageCall) -> AuditView:
+async def show(call: PageCall) -> PageView:
     """Shows the page. Makes one call, and a few more while a filter finds little; then the page does not update itself."""
     query = call.read(AuditPageQuery)
     wanted = AuditQuery(
         queue=query.queue or None,
         who=query.who or None,
         operation=query.operation or None,
-        since_ms=_moment_ms(query.since, "since"),
-        until_ms=_moment_ms(query.until, "until"),
-        limit=ROWS,
+        since_ms=moment_ms(query.since, "since", _NOT_A_TIME),
+        until_ms=moment_ms(query.until, "until", _NOT_A_TIME),
+        continuation=query.after or None,
     )
-    found: list[AuditItem] = []
-    continuation: str | None = query.after or None
+    entries: list[AuditItem] = []
     incomplete = False
     for _ in range(_PAGES_MAX):
-        asked = AuditQuery(
-            queue=wanted.queue,
-            who=wanted.who,
-            operation=wanted.operation,
-            since_ms=wanted.since_ms,
-            until_ms=wanted.until_ms,
-            limit=ROWS - len(found),
-            continuation=continuation,
-        )
-        answer = await call.api.ask(get_audit, query=asked)
-        found += answer.entries
-        continuation, incomplete = answer.continuation, incomplete or answer.incomplete
-        if continuation is None or len(found) >= ROWS:
+        answer = await call.api.ask(get_audit, query=replace(wanted, limit=ROWS - len(entries)))
+        entries += answer.entries
+        wanted, incomplete = replace(wanted, continuation=answer.continuation), incomplete or answer.incomplete
+        if answer.continuation is None or len(entries) >= ROWS:
             break
-    return AuditView(
-        title="Audit",
+    return PageView(
+        "Audit",
         polls=query == AuditPageQuery(),
+        path=paths("/audit", query),
         query=query,
-        entries=found,
-        next_page=continuation or "",
+        entries=entries,
+        next_page=wanted.continuation or "",
         incomplete=incomplete,
     )
 
@@ -96,13 +68,3 @@ async def pause_of(call: PageCall) -> AuditItem | None:
     changes = (one for one in answer.entries if one.outcome == "ok" and one.operation in _CHANGES_OF_PAUSE)
     newest = next(changes, None)
     return newest if newest is not None and newest.operation == "pauseQueue" else None
-
-
-def _moment_ms(text: str, field: str) -> int | None:
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
-    except (ValueError, OverflowError):
-        raise invalid(field, f"{text[:50]!r} is not a time; write 2026-01-31 or 2026-01-31T14:00") from None

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
 from pinlater.client import BulkAction, BulkState
 from pinlater.client.bulk import Undo, progress_in_words, undone_by, unreachable
 from pinlater.console.endpoints.bulk import (
+    ActionName,
+    BulkPreviewQuery,
+    BulkRequest,
+    BulkRunItem,
+    StopBulkRequest,
+    UndoBulkRequest,
     get_bulk_runs,
     preview_bulk_run,
     start_bulk_run,
     stop_bulk_run,
     undo_bulk_run,
 )
+from pinlater.console.endpoints.fields import QueuesQuery, State
 from pinlater.console.endpoints.forms import state_of
 from pinlater.console.pages.actions import BackForm
 from pinlater.console.pages.filter_fields import FilterQuery, asked_of, from_form, in_words, to_form, wanted_of
-from pinlater.console.pages.listed_job import ListedJob, rows_of
+from pinlater.console.pages.listed_job import rows_of
 from pinlater.console.pages.page import Goto, PageCall, PageView
 from pinlater.console.reading import fields_of
-from pinlater.console.shapes.bulk import (
-    ActionName,
-    BulkPreviewQuery,
-    BulkRequest,
-    BulkRunItem,
-    BulkRunsQuery,
-    StopBulkRequest,
-    UndoBulkRequest,
-)
-from pinlater.console.shapes.fields import State
 from pinlater.domain.bulk import STATES_OF
 from pinlater.domain.wording import counted
 
@@ -60,39 +56,17 @@ class RunRow(NamedTuple):
     undone_by: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BulkView(PageView):
-    """`total`: runs that were found; the page shows the first. `lacks`: what is missing in the list, '' for nothing."""
-
-    runs: Sequence[RunRow]
-    total: int
-    lacks: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BulkPreviewView(PageView):
-    """`jobs`: how many match; with `more` there may be others. `actions`: for them. `fields`: those of the form; they select jobs."""
-
-    queue: str
-    chosen: str
-    jobs: int
-    more: bool
-    samples: Sequence[ListedJob]
-    actions: Sequence[ActionName]
-    fields: Mapping[str, object]
-
-
-async def show(call: PageCall) -> BulkView:
+async def show(call: PageCall) -> PageView:
     """Shows the page. Makes one call."""
-    found = await call.api.ask(get_bulk_runs, query=BulkRunsQuery())
+    found = await call.api.ask(get_bulk_runs, query=QueuesQuery())
     runs = found.runs
     undone = undone_by(Undo(run.id, run.undoes, BulkState(run.state), run.detail) for run in runs)
     rows = [
         RunRow(run, _words(run), _progress(run), _undo_until_ms(run, call.now_ms), undone.get(run.id))
         for run in runs[:RUNS]
     ]
-    return BulkView(
-        title="Bulk",
+    return PageView(
+        "Bulk",
         polls=any(run.state == "running" for run in runs),
         runs=rows,
         total=len(runs),
@@ -100,7 +74,7 @@ async def show(call: PageCall) -> BulkView:
     )
 
 
-async def preview(call: PageCall) -> BulkPreviewView:
+async def preview(call: PageCall) -> PageView:
     """Shows what a run would change. Makes two calls, for the number of jobs and the newest of them, or four for waiting jobs."""
     query = call.read(BulkPageQuery)
     wanted = wanted_of(call, query)
@@ -108,8 +82,8 @@ async def preview(call: PageCall) -> BulkPreviewView:
     found = await call.api.ask(preview_bulk_run, queue=call.queue, query=preview)
     state = state_of(query.state)
     fields = {"state": query.state, **to_form(wanted), "expected": None if found.more else found.jobs}
-    return BulkPreviewView(
-        title=f"Change jobs of {call.queue}",
+    return PageView(
+        f"Change jobs of {call.queue}",
         polls=False,
         queue=call.queue,
         chosen=_chosen(query.state, {word.replace("_", " "): value for word, value in asked_of(query).items()}),
@@ -142,7 +116,7 @@ async def undo(call: PageCall) -> Goto:
     """Restores the jobs that a run has deleted."""
     form = call.read(BulkRunForm)
     run = await call.api.ask(undo_bulk_run, queue=call.queue, body=UndoBulkRequest(run=form.run))
-    return Goto("/bulk", f"The servers bring the deleted jobs of {call.queue} back in the background: run {run.id}.")
+    return Goto("/bulk", f"The servers restore the deleted jobs of {call.queue} in the background: run {run.id}.")
 
 
 def _undo_until_ms(run: BulkRunItem, now_ms: int) -> int | None:

@@ -6,11 +6,11 @@ Texts are not part of the drawing: stretching a drawing to the width of a screen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
+from pinlater.console.endpoints.queues_history import HistoryAnswer, HistoryPointItem, MarkItem, PercentilesItem
 from pinlater.console.pages import formats
-from pinlater.console.shapes.queues import HistoryPointItem, MarkItem, PercentilesItem
 
 WIDTH, HEIGHT = 1_000, 100
 """Size of the drawing, in its own units."""
@@ -27,8 +27,7 @@ _SPANS_MS = (
 Value = Callable[[HistoryPointItem], float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line. `kind`: its colour. `path`: of an SVG. `newest`: its last value, for people."""
 
     name: str
@@ -37,16 +36,7 @@ class Line:
     newest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """The label of a time below a chart."""
-
-    at_ms: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class MarkLine:
+class MarkLine(NamedTuple):
     """A deploy mark, and its position in the drawing."""
 
     x: float
@@ -54,8 +44,7 @@ class MarkLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(NamedTuple):
     """`top` and `half`: the values at the upper edge and in the middle, for people. `summary`: the whole in a sentence."""
 
     title: str
@@ -65,8 +54,7 @@ class Chart:
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """The range of a chart: the steps from `from_ms` on and before `until_ms`."""
 
     from_ms: int
@@ -88,6 +76,20 @@ class Range:
     def seconds(self, at_ms: int) -> float:
         """Returns how much of a step is over."""
         return max(1_000, min(self.step_ms, self.until_ms - at_ms)) / 1000
+
+
+class DrawnHistory(NamedTuple):
+    """The charts of a queue, with the labels of the times below them, and deploy marks."""
+
+    charts: Sequence[Chart]
+    labels: Sequence[str]
+    marks: Sequence[MarkLine]
+
+
+def drawn(history: HistoryAnswer) -> DrawnHistory:
+    """Draws the history of a queue."""
+    shown = Range(history.from_ms, history.until_ms, history.step_s * 1000)
+    return DrawnHistory(charts_of(history.points, shown), labels_of(shown), mark_lines(history.marks, shown))
 
 
 def charts_of(points: Sequence[HistoryPointItem], shown: Range) -> list[Chart]:
@@ -191,12 +193,12 @@ def path_of(times: Sequence[int], values: Sequence[float | None], top: float, sh
     return "".join(parts)
 
 
-def labels_of(shown: Range) -> list[Label]:
+def labels_of(shown: Range) -> list[str]:
     """Times at equal distances."""
     span_ms = shown.until_ms - shown.from_ms
     pattern = "%H:%M" if span_ms <= _DAY_MS else "%d %b"
     times = [shown.from_ms + span_ms * number // (_LABELS - 1) for number in range(_LABELS)]
-    return [Label(at_ms, f"{datetime.fromtimestamp(at_ms / 1000, UTC):{pattern}}") for at_ms in times]
+    return [f"{datetime.fromtimestamp(at_ms / 1000, UTC):{pattern}}" for at_ms in times]
 
 
 def mark_lines(marks: Sequence[MarkItem], shown: Range) -> list[MarkLine]:
@@ -205,8 +207,7 @@ def mark_lines(marks: Sequence[MarkItem], shown: Range) -> list[MarkLine]:
     return [MarkLine(shown.x(mark.at_ms), mark.at_ms, mark.text) for mark in reversed(inside)]
 
 
-@dataclass(frozen=True, slots=True)
-class Sparkline:
+class Sparkline(NamedTuple):
     """The due jobs of a queue over the last half hour: the area below the line, the line, and the whole in words."""
 
     area: str

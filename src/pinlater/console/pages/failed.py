@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 from pinlater.client.errors import UnknownMethod, WorldError
-from pinlater.console.endpoints.failures import get_failures
-from pinlater.console.endpoints.jobs import lookup_jobs, scan_jobs
+from pinlater.console.endpoints.failures import FailureGroupItem, FailuresQuery, get_failures
+from pinlater.console.endpoints.fields import QueuesQuery, RequestShape
+from pinlater.console.endpoints.jobs import JobItem, LookupRequest, ScanQuery, lookup_jobs, scan_jobs
 from pinlater.console.endpoints.queues import get_stats
 from pinlater.console.pages.formats import one_line
 from pinlater.console.pages.listed_job import ListedJob, rows_of
-from pinlater.console.pages.page import PageCall, PageView, with_fields
+from pinlater.console.pages.page import PageCall, PageView, paths
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
-from pinlater.console.shapes.failures import FailureGroupItem, FailuresQuery
-from pinlater.console.shapes.fields import RequestShape
-from pinlater.console.shapes.jobs import JobItem, LookupRequest, ScanQuery
-from pinlater.console.shapes.queues import StatsQuery
 from pinlater.domain.failures import OTHERS
 from pinlater.domain.link_urls import JobLink, source_link
 
@@ -58,30 +54,13 @@ class FailedQueue(NamedTuple):
     more: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedView(PageView):
-    """`found`: queues with failed jobs, on all pages. `failed`: their failed jobs."""
-
-    query: FailedQuery
-    queues: Sequence[FailedQueue]
-    found: int
-    failed: int
-    page: int
-    pages: int
-    incomplete: bool
-
-    def path(self, **changes: object) -> str:
-        """The same filters with changes."""
-        return with_fields("/failed", **{"filter": self.query.filter, **changes})
-
-
-async def show(call: PageCall) -> FailedView:
+async def show(call: PageCall) -> PageView:
     """Shows the page. Makes one call for the counters, one for the groups, and one for each queue of the page, those with the most failed
     jobs first. With links to code, one more for the groups' jobs.
     """
     query = call.read(FailedQuery)
     word = query.filter.lower()
-    answer = await call.api.ask(get_stats, query=StatsQuery())
+    answer = await call.api.ask(get_stats, query=QueuesQuery())
     failing = [queue for queue in map(figures_of, answer.queues) if queue.failed and word in queue.name.lower()]
     failing.sort(key=lambda queue: (-queue.failed, queue.name))
     pages = max(1, -(-len(failing) // QUEUES))
@@ -100,8 +79,9 @@ async def show(call: PageCall) -> FailedView:
             for row in rows[:GROUPS]
         ]
         shown.append(FailedQueue(queue, rows_of(jobs[queue.name], call.links), linked, max(0, len(rows) - GROUPS)))
-    return FailedView(
-        title="Failed jobs",
+    return PageView(
+        "Failed jobs",
+        path=paths("/failed", query),
         query=query,
         queues=shown,
         found=len(failing),

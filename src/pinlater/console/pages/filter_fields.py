@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import Meta, defstruct
 
+from pinlater.console.endpoints.fields import RequestShape
 from pinlater.console.pages.formats import moment
 from pinlater.console.pages.page import PageCall
-from pinlater.console.shapes.fields import RequestShape
 from pinlater.domain.body_text import text_of_regex
 from pinlater.domain.job_filter import FILTER_FIELDS, FieldKind, FilterField
 

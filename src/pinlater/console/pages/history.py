@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pinlater.console.endpoints.queues import get_history, get_queue_history
+from pinlater.console.endpoints.queues_history import (
+    HistoriesQuery,
+    HistoryAnswer,
+    HistoryPointItem,
+    HistoryQuery,
+    get_history,
+    get_queue_history,
+)
 from pinlater.console.pages.charts import Range
 from pinlater.console.pages.page import PageCall
-from pinlater.console.shapes.queues import HistoriesQuery, HistoryAnswer, HistoryPointItem, HistoryQuery
 from pinlater.domain.errors import UnknownMethod
 from pinlater.domain.history import MINUTE_MS
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import shlex
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pinlater.client.errors import UnknownMethod
 from pinlater.console.endpoint import Content
-from pinlater.console.endpoints.jobs import explain_job, get_job, get_job_body
-from pinlater.console.pages.bodies import BodyView, Way, body_view
+from pinlater.console.endpoints.fields import RequestShape
+from pinlater.console.endpoints.jobs import BodiesQuery, JobItem, ReasonItem, explain_job, get_job, get_job_body
+from pinlater.console.pages.bodies import Way, body_view
 from pinlater.console.pages.formats import TEXT_CHARACTERS, ShownText, shown
 from pinlater.console.pages.listed_job import worker_of
-from pinlater.console.pages.page import PageCall, PageView, job_path
-from pinlater.console.shapes.fields import RequestShape
-from pinlater.console.shapes.jobs import BodiesQuery, JobItem, ReasonItem
+from pinlater.console.pages.page import PageCall, PageView, job_path, paths
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import DescriptorInvalid
 from pinlater.domain.job import TASK_HEADER, TIMED_OUT
-from pinlater.domain.link_urls import JobLink, source_link, trace_link
+from pinlater.domain.link_urls import source_link, trace_link
 
 _WHOLE_CHARACTERS = 2_000_000
 _OF_WAITING = ("reschedule", "priority", "cancel", "delete")
@@ -42,36 +40,7 @@ class JobMoment(NamedTuple):
     error: ShownText | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobView(PageView):
-    """`reasons`: why it waits, or how it ended. `actions`: names of the possible ones. `attempts_ended`: including those before a retry.
-    `trace`: the link to the job's trace. `source`: the link to the line of code that raised its error. `commands`: for a shell."""
-
-    query: JobPageQuery
-    job: JobItem
-    queue: str
-    priority: int | None
-    task: str
-    reasons: Sequence[ReasonItem]
-    actions: Sequence[str]
-    attempts_ended: int
-    moments: Sequence[JobMoment]
-    error: ShownText
-    status: ShownText
-    progress: ShownText
-    headers: Sequence[tuple[str, ShownText]]
-    trace: JobLink | None
-    source: JobLink | None
-    body: BodyView
-    commands: Mapping[str, str]
-
-    def path(self, **changes: object) -> str:
-        """The same page with changes."""
-        kept = {"view": self.query.view, "whole": "true" if self.query.whole else ""}
-        return job_path(self.job.descriptor, **{**kept, **changes})
-
-
-async def show(call: PageCall) -> JobView:
+async def show(call: PageCall) -> PageView:
     """Shows the page. Makes two calls: for the job, and for what it waits for."""
     query = call.read(JobPageQuery)
     job = await call.api.ask(get_job, descriptor=call.descriptor, query=BodiesQuery(bodies=True))
@@ -84,10 +53,10 @@ async def show(call: PageCall) -> JobView:
     except UnknownMethod:  # an older server
         reasons = ()
     characters = _WHOLE_CHARACTERS if query.whole else TEXT_CHARACTERS
-    return JobView(
-        title=job.descriptor,
+    return PageView(
+        job.descriptor,
         polls=job.state in ("pending", "in_progress") and not query.whole,
-        query=query,
+        path=paths(job_path(job.descriptor), query),
         job=job,
         queue=queue,
         priority=priority_of(job),

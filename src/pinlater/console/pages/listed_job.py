@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pinlater.console.endpoints.jobs import JobItem
 from pinlater.console.pages.formats import one_line
-from pinlater.console.shapes.jobs import JobItem
 from pinlater.domain import wording
 from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT, QUARANTINED, TASK_HEADER, TIMED_OUT, source_of_claim
 from pinlater.domain.link_urls import NO_LINKS, JobLink, LinkUrls, source_link

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pinlater.client._token import checked
 from pinlater.client.errors import TokenInvalid
-from pinlater.console.forwarded_users import RequestCaller
+from pinlater.console.arrival import Arrival
 from pinlater.console.pages.visitors import Visitors
 from pinlater.console.problems import refused
 from pinlater.domain.caller_address import address_of
@@ -43,7 +43,7 @@ class Logins:
         self._refusals = Refusals(lambda: now_ms() / 1000)
         self._under_way: Counter[str] = Counter()
 
-    async def log_in(self, caller: RequestCaller, given: str) -> LoggedIn:
+    async def log_in(self, caller: Arrival, given: str) -> LoggedIn:
         """Starts a session. Raises TokenInvalid after some delay, PinLaterError if no server answers, and RequestRefused if too many
         log-ins of the address are under way."""
         address = address_of((caller.address, 0))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pinlater.console.endpoints.fields import QueuesQuery, RequestShape
 from pinlater.console.endpoints.queues import get_stats, list_queues
 from pinlater.console.pages.api import Api
-from pinlater.console.pages.charts import Sparkline, sparkline_of
+from pinlater.console.pages.charts import sparkline_of
 from pinlater.console.pages.history import recent_points
-from pinlater.console.pages.page import Goto, PageCall, PageView, job_path, queue_path, with_fields
+from pinlater.console.pages.page import Goto, PageCall, PageView, job_path, paths, queue_path, with_fields
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
-from pinlater.console.shapes.fields import RequestShape
-from pinlater.console.shapes.queues import StatsQuery
 
 ROWS = 50
+_TOTALS = ("due", "running", "scheduled", "failed", "rate_in", "rate_out")
 Sort = Literal["attention", "name", "due", "running", "scheduled", "failed", "in", "out", "failing", "oldest", "limit"]
 Show = Literal["all", "attention", "paused", "failed", "busy"]
 
@@ -50,66 +49,35 @@ class OverviewQuery(RequestShape, frozen=True, kw_only=True):
     page: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverviewView(PageView):
-    """`queues`: of this page; `found`: of all pages; `total`: without a filter. `numbers`: how many queues each filter shows.
-    `sparks`: by queue. `pins`: the queues that come first."""
-
-    query: OverviewQuery
-    queues: Sequence[QueueFigures]
-    found: int
-    total: int
-    page: int
-    pages: int
-    numbers: Mapping[str, int]
-    due: int
-    running: int
-    scheduled: int
-    failed: int
-    rate_in: float
-    rate_out: float
-    incomplete: bool
-    sparks: Mapping[str, Sparkline | None]
-    pins: Set[str]
-
-    def path(self, **changes: object) -> str:
-        """The same filters with changes; a change begins at the first page."""
-        query = self.query
-        kept = {
-            "filter": query.filter,
-            "sort": "" if query.sort == "attention" else query.sort,
-            "show": "" if query.show == "all" else query.show,
-        }
-        return with_fields("/", **{**kept, **changes})
-
-
-async def show(call: PageCall) -> OverviewView:
+async def show(call: PageCall) -> PageView:
     """Shows the page. Takes all queues of one answer, filters, sorts and cuts them to a page, and then reads the last half hour of those
     on it."""
     view = overview_of(await call.api.shared(_all_figures), call.read(OverviewQuery), call.pins)
     shown, points = await recent_points(call, [queue.name for queue in view.queues if queue.is_in_use])
-    return replace(
-        view,
-        queues=[queue.with_forecast(points.get(queue.name, ()), call.now_ms) for queue in view.queues],
-        sparks={name: sparkline_of(found, shown) for name, found in points.items()},
-    )
+    view.queues = [queue.with_forecast(points.get(queue.name, ()), call.now_ms) for queue in view.queues]
+    view.sparks = {name: sparkline_of(found, shown) for name, found in points.items()}
+    return view
 
 
 async def _all_figures(api: Api) -> Sequence[QueueFigures]:
-    answer = await api.ask(get_stats, query=StatsQuery())
+    answer = await api.ask(get_stats, query=QueuesQuery())
     return [figures_of(stats) for stats in answer.queues]
 
 
-def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery, pins: Set[str] = frozenset()) -> OverviewView:
-    """The page number of the query, or the last one."""
+def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery, pins: Set[str] = frozenset()) -> PageView:
+    """The page number of the query, or the last one. `found`: queues on all pages; `total`: without a filter. `numbers`: how many queues
+    each filter shows.
+    """
     word = query.filter.lower()
     named = [queue for queue in queues if word in queue.name.lower()]
     order = _SORTS[query.sort]
     found = sorted(filter(_SHOWN[query.show], named), key=lambda queue: (queue.name not in pins, order(queue)))
     pages = max(1, -(-len(found) // ROWS))
     page = min(max(1, query.page), pages)
-    return OverviewView(
-        title="Overview",
+    totals = {name: sum(getattr(queue, name) for queue in named) for name in _TOTALS}
+    return PageView(
+        "Overview",
+        path=paths("/", query),
         query=query,
         queues=found[(page - 1) * ROWS : page * ROWS],
         found=len(found),
@@ -117,15 +85,9 @@ def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery, pins: Set[
         page=page,
         pages=pages,
         numbers={name: sum(map(chosen, named)) for name, chosen in _SHOWN.items()},
-        due=sum(queue.due for queue in named),
-        running=sum(queue.running for queue in named),
-        scheduled=sum(queue.scheduled for queue in named),
-        failed=sum(queue.failed for queue in named),
-        rate_in=sum(queue.rate_in for queue in named),
-        rate_out=sum(queue.rate_out for queue in named),
         incomplete=any(queue.incomplete for queue in named),
-        sparks={},
         pins=pins,
+        **totals,
     )
 
 

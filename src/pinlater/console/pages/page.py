@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from pinlater.console.endpoint import Content
+from pinlater.console.endpoints.fields import RequestShape
 from pinlater.console.pages.api import Api
 from pinlater.console.problems import invalid
 from pinlater.console.reading import fields_of
-from pinlater.console.shapes.fields import RequestShape
 from pinlater.domain.durations import duration_ms
 from pinlater.domain.link_urls import NO_LINKS, LinkUrls
 
@@ -54,12 +56,11 @@ class PageCall:
         return fields_of({name: value for name, value in fields.items() if value}, shape, "form")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageView:
-    """What a template shows. `polls`: whether a browser reloads the page's data every two seconds."""
+class PageView(SimpleNamespace):
+    """What a template shows: the values as attributes. `polls`: whether a browser reloads the page's data every two seconds."""
 
-    title: str
-    polls: bool = True
+    def __init__(self, title: str, *, polls: bool = True, **values: Any) -> None:
+        super().__init__(title=title, polls=polls, **values)
 
 
 class Goto(NamedTuple):
@@ -88,6 +89,19 @@ class Action(NamedTuple):
     act: Callable[[PageCall], Awaitable[Goto]]
 
 
+def moment_ms(text: str, field: str, otherwise: str) -> int | None:
+    """Returns the time that an ISO 8601 text means, in UTC if it names no zone, or None for an empty one. Raises RequestRefused;
+    `otherwise` says what it is not.
+    """
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        return max(0, round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise invalid(field, f"{text[:100]!r} {otherwise}") from None
+
+
 def queue_path(queue: str, **fields: object) -> str:
     """The path of a queue's page."""
     return with_fields(f"/queues/{quote(queue, safe='')}", **fields)
@@ -103,7 +117,19 @@ def job_path(descriptor: str, **fields: object) -> str:
     return with_fields(f"/jobs/{quote(descriptor, safe=':')}", **fields)
 
 
+def paths(path: str, query: RequestShape) -> Callable[..., str]:
+    """Returns a function for a template: the path with the fields of the query that are not the default ones, and changes. A change
+    begins at the first page.
+    """
+    default = type(query)()
+    given = {name: getattr(query, name) for name in query.__struct_fields__ if name not in ("page", "after")}
+    kept = {name: "" if value == getattr(default, name) else value for name, value in given.items()}
+    return lambda **changes: with_fields(path, **{**kept, **changes})
+
+
 def with_fields(path: str, /, **fields: object) -> str:
     """A path with a query of the fields that are not empty."""
-    given = {name: value for name, value in fields.items() if value not in (None, "", False)}
+    given = {
+        name: "true" if value is True else value for name, value in fields.items() if value not in (None, "", False)
+    }
     return f"{path}?{urlencode(given)}" if given else path

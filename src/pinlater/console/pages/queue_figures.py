@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pinlater.client.history import HistoryPoint, drained_in_ms
-from pinlater.console.shapes.queues import HistoryPointItem, StatsItem
+from pinlater.console.endpoints.queues import StatsItem
+from pinlater.console.endpoints.queues_history import HistoryPointItem
 
 _BEHIND_MS = 60_000
 _FAILING_SHARE = 0.2

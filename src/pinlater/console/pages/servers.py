@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from pinlater.console.endpoints.servers import get_cluster, get_server
-from pinlater.console.pages.page import PageCall, PageView
-from pinlater.console.shapes.servers import (
-    ClusterAnswer,
+from pinlater.console.endpoints.servers import (
     ClusterServerItem,
     ClusterShardItem,
-    ServerInfoAnswer,
     ShardDetailsItem,
     ShardDrainItem,
     ShardJobsItem,
     ShardLaneItem,
-    ShardMemoryItem,
+    get_cluster,
+    get_server,
 )
+from pinlater.console.pages.page import PageCall, PageView
 
 LANES = ("insert", "claim", "finish", "extend", "checkpoint", "release")
 KINDS = {
@@ -84,38 +81,24 @@ class ServerRow(NamedTuple):
     leaving: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServersView(PageView):
-    """`server`: the one that answered."""
-
-    server: ServerInfoAnswer
-    cluster: ClusterAnswer
-    servers: Sequence[ServerRow]
-    shards: Sequence[ShardRow]
-
-    @property
-    def draining(self) -> Sequence[tuple[ShardRow, DrainProgress]]:
-        """The shards that accept no enqueues."""
-        return [(row, row.drain) for row in self.shards if row.drain is not None]
-
-    @property
-    def detailed(self) -> Sequence[ShardRow]:
-        """The shards whose state the server reports."""
-        return [row for row in self.shards if row.details is not None]
-
-    @property
-    def remembering(self) -> Sequence[tuple[ShardRow, ShardMemoryItem]]:
-        """The shards whose due jobs the server remembers."""
-        return [(row, row.details.memory) for row in self.detailed if row.details and row.details.memory]
-
-
-async def show(call: PageCall) -> ServersView:
-    """Shows the page. Makes two calls."""
+async def show(call: PageCall) -> PageView:
+    """Shows the page. Makes two calls. `draining`: the shards that accept no enqueues; `detailed`: those whose state the server reports;
+    `remembering`: those whose due jobs the server remembers.
+    """
     server = await call.api.ask(get_server)
     cluster = await call.api.ask(get_cluster)
     shards = [shard_row(shard) for shard in cluster.shards]
-    servers = [_server_row(each, shards) for each in cluster.servers]
-    return ServersView(title="Servers and shards", server=server, cluster=cluster, servers=servers, shards=shards)
+    detailed = [row for row in shards if row.details is not None]
+    return PageView(
+        "Servers and shards",
+        server=server,
+        cluster=cluster,
+        servers=[_server_row(each, shards) for each in cluster.servers],
+        shards=shards,
+        draining=[(row, row.drain) for row in shards if row.drain is not None],
+        detailed=detailed,
+        remembering=[(row, row.details.memory) for row in detailed if row.details and row.details.memory],
+    )
 
 
 def shard_row(shard: ClusterShardItem) -> ShardRow:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pinlater.console.endpoints.queues import ChangedSettings, SettingsAnswer
 from pinlater.console.problems import invalid
 from pinlater.console.reading import fields_of
-from pinlater.console.shapes.queues import ChangedSettings, SettingsAnswer
 from pinlater.domain.durations import duration_ms, duration_text
 from pinlater.domain.queue_settings import QUEUE_SETTINGS, QueueSetting
 

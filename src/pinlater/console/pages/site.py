@@ -16,6 +16,7 @@ from pinlater.client.errors import PinLaterError, TokenInvalid, TokenRequired
 from pinlater.console import problems
 from pinlater.console.arrival import arrival_of
 from pinlater.console.browser_guard import STATIC
+from pinlater.console.cookies import give_pins, give_session_id, pins_of, session_id_of, take_session_id
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import Content
 from pinlater.console.pages.actions import own_path
@@ -26,11 +27,8 @@ from pinlater.console.pages.page import Action, Goto, PageCall, SitePage, with_f
 from pinlater.console.pages.rendering import environment, rendered, static_files, with_links_below
 from pinlater.console.pages.routes import ACTIONS, PAGES, SECTIONS
 from pinlater.console.pages.visitors import Visitor, Visitors
-from pinlater.console.pins_cookie import give_pins, pins_of
-from pinlater.console.problems import RequestRefused, invalid, no_memory, refused
+from pinlater.console.problems import Problem, RequestRefused, invalid, no_memory, refused
 from pinlater.console.reading import BYTES, body_of
-from pinlater.console.session_cookie import give_session_id, session_id_of, take_session_id
-from pinlater.console.shapes.problem import Problem
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.link_urls import LinkUrls
 
@@ -89,11 +87,11 @@ class Site:
         """Returns the routes of all pages, actions and static files."""
         return [
             Route(STATIC + "{name}", self._file, methods=["GET"]),
-            Route(LOGIN, self._guarded(self._login_page), methods=["GET"]),
-            Route(LOGIN, self._guarded(self._log_in), methods=["POST"]),
-            Route(LOGOUT, self._guarded(self._log_out), methods=["POST"]),
-            *(Route(page.path, self._page(page), methods=["GET"]) for page in PAGES),
-            *(Route(action.path, self._action(action), methods=["POST"]) for action in ACTIONS),
+            self._route("GET", LOGIN, self._login_page),
+            self._route("POST", LOGIN, self._log_in),
+            self._route("POST", LOGOUT, self._log_out),
+            *map(self._page, PAGES),
+            *map(self._action, ACTIONS),
         ]
 
     def error_of(self, request: Request, problem: Problem, visitor: Visitor | None = None) -> Response:
@@ -109,20 +107,22 @@ class Site:
         navigation = self._navigation(request, "", NO_VISITOR, "/".join([".."] * depth) or ".")
         return self._answer("error.html", navigation, problem.status, problem=problem)
 
-    def _page(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
+    def _page(self, page: SitePage) -> Route:
         async def answer(request: Request, visitor: Visitor) -> Response:
             given = {name: value for name, value in request.query_params.items() if value and name != DONE}
             shown = await page.show(self._call(request, visitor, given))
             if isinstance(shown, Goto):
                 return self._redirect(request, shown)
             if isinstance(shown, Content):
-                return self._download(shown)
+                response = self._counted(shown.data, HTTPStatus.OK, BYTES, "the body")
+                response.headers["Content-Disposition"] = "attachment"
+                return response
             navigation = self._navigation(request, page.section, visitor)
             return self._answer(page.template, navigation, HTTPStatus.OK, view=shown)
 
-        return self._for_visitor(answer)
+        return self._route("GET", page.path, self._for_visitor(answer))
 
-    def _action(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+    def _action(self, action: Action) -> Route:
         async def answer(request: Request, visitor: Visitor) -> Response:
             given = await self._form_of(request, visitor)
             done = await action.act(self._call(request, visitor, given))
@@ -131,14 +131,14 @@ class Site:
                 give_pins(request, response, done.pins)
             return response
 
-        return self._for_visitor(answer)
+        return self._route("POST", action.path, self._for_visitor(answer))
 
     async def _form_of(self, request: Request, visitor: Visitor) -> dict[str, str]:
         """The fields of a form. Raises RequestRefused unless the form is of a page of this session or user, if there is one."""
         async with body_of(request, self._budget) as data:
             given = _form(request, data)
         if not _is_of(visitor, given.pop(FORM_TOKEN, "")):
-            detail = "This form is of another log-in or of no page of this console. Open the page again."
+            detail = "This form belongs to another log-in, or to no page of this console. Open the page again."
             raise refused(HTTPStatus.FORBIDDEN, "FORM_TOKEN_INVALID", detail, field=FORM_TOKEN)
         return given
 
@@ -151,7 +151,9 @@ class Site:
     async def _log_in(self, request: Request) -> Response:
         caller = self._visitors.seen(request).caller
         if caller.user:  # whose requests no session would change
-            detail = f"The proxy before this console says that you are {caller.user}: there is no other log-in."
+            detail = (
+                f"The proxy before this console says that you are {caller.user}: you cannot log in as another user."
+            )
             raise refused(HTTPStatus.CONFLICT, "LOGIN_BY_PROXY", detail)
         async with body_of(request, self._budget) as data:
             given = _form(request, data)
@@ -207,7 +209,7 @@ class Site:
             except PinLaterError as error:
                 return self.error_of(request, problems.problem_of(error), visitor)
 
-        return self._guarded(find_and_answer)
+        return find_and_answer
 
     def _wants_token(self, request: Request, visitor: Visitor, error: TokenInvalid | TokenRequired) -> Response:
         if visitor.token and visitor.session is None and not visitor.is_guest:  # a program, with a token in its request
@@ -216,13 +218,13 @@ class Site:
             self._visitors.refused(visitor.token)
         text = error.message if isinstance(error, TokenInvalid) and not visitor.is_guest else ""
         if request.method not in ("GET", "HEAD"):
-            gone = "You are not logged in any more, so nothing was changed."
+            gone = "You are no longer logged in, so nothing was changed."
             return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, "", text or gone)
         back = self._navigation(request, "", NO_VISITOR).path
         again = _with(back, **{DONE: "again"}) if _is_link_of_another_site(request) else ""
         return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, back, text, again)
 
-    def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def _route(self, method: str, path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
         async def guarded(request: Request) -> Response:
             try:
                 return await answer(request)
@@ -233,7 +235,7 @@ class Site:
             except ClientDisconnect:
                 return Response(status_code=problems.GONE)
 
-        return guarded
+        return Route(path, guarded, methods=[method])
 
     def _call(self, request: Request, visitor: Visitor, given: Mapping[str, str]) -> PageCall:
         names = request.path_params
@@ -267,11 +269,6 @@ class Site:
         data = with_links_below(navigation.root, page)
         response = self._counted(data, status, HTML, "the page")
         response.headers.update(HEADERS)
-        return response
-
-    def _download(self, content: Content) -> Response:
-        response = self._counted(content.data, HTTPStatus.OK, BYTES, "the body")
-        response.headers["Content-Disposition"] = "attachment"
         return response
 
     def _counted(self, data: bytes, status: int, media_type: str, what: str) -> Response:

@@ -11,9 +11,10 @@ from starlette.requests import Request
 
 from pinlater.client import AsyncClient, ServerInfo
 from pinlater.client.errors import PinLaterError, TokenInvalid
-from pinlater.console.forwarded_users import NO_CALLER, ForwardedUsers, RequestCaller, caller_of
+from pinlater.console.arrival import Arrival, arrival_of
+from pinlater.console.cookies import session_id_of
+from pinlater.console.forwarded_users import ForwardedUsers
 from pinlater.console.reading import bearer_of
-from pinlater.console.session_cookie import session_id_of
 from pinlater.console.sessions import LoginSession, Sessions
 from pinlater.domain.access import Role, allowed, digest_of, needed_for
 
@@ -42,6 +43,7 @@ class Rights(NamedTuple):
 
 
 UNKNOWN = Rights()
+_NOWHERE = Arrival("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Visitor:
     session: LoginSession | None = None
     rights: Rights = UNKNOWN
     is_guest: bool = False
-    caller: RequestCaller = NO_CALLER
+    caller: Arrival = _NOWHERE
     form_token: str = field(default="", repr=False)
 
     def has_form_token(self, given: str) -> bool:
@@ -95,7 +97,7 @@ class Visitors:
     def seen(self, request: Request) -> Visitor:
         """The visitor, with the rights that are known without a call: of the token in the request, of the user that a trusted proxy names,
         or of the session of the cookie; the first of them. Raises RequestRefused for a string that can't be a token."""
-        bearer, caller = bearer_of(request), caller_of(request)
+        bearer, caller = bearer_of(request), arrival_of(request)
         if bearer:
             return Visitor(bearer, None, self._remembered(bearer), caller=caller._replace(user=""))
         if caller.user:
@@ -116,7 +118,7 @@ class Visitors:
             self._forwarded.warn_of_token()
         return replace(seen, rights=rights)
 
-    async def rights_of(self, token: str, caller: RequestCaller) -> Rights:
+    async def rights_of(self, token: str, caller: Arrival) -> Rights:
         """Returns the present rights from the servers. Raises PinLaterError."""
         rights = rights_in(await caller.calls_of(self._client, token).server_info())
         digest = digest_of(token)
@@ -135,7 +137,7 @@ class Visitors:
         at_ms, rights = self._known.get(digest_of(token), (0, UNKNOWN))
         return rights if self._now_ms() - at_ms < _KNOWN_MS else UNKNOWN
 
-    async def _ask(self, token: str, caller: RequestCaller) -> Rights:
+    async def _ask(self, token: str, caller: Arrival) -> Rights:
         try:
             return await self.rights_of(token, caller)
         except TokenInvalid:

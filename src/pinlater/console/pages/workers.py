@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pinlater.client.errors import UnknownMethod
 from pinlater.client.workers import SILENT_MS
-from pinlater.console.endpoints.failures import get_failures
+from pinlater.console.endpoints.failures import FailuresQuery, get_failures
+from pinlater.console.endpoints.fields import QueuesQuery
 from pinlater.console.endpoints.queues import get_stats
-from pinlater.console.endpoints.workers import get_workers
+from pinlater.console.endpoints.workers import WorkerItem, WorkerProcessItem, WorkersAnswer, get_workers
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.failed import GroupRow, group_row
 from pinlater.console.pages.page import PageCall, PageView
 from pinlater.console.pages.queue_figures import figures_of
-from pinlater.console.shapes.failures import FailuresQuery
-from pinlater.console.shapes.queues import StatsQuery
-from pinlater.console.shapes.workers import WorkerItem, WorkerProcessItem, WorkersAnswer, WorkersQuery
 from pinlater.domain.failures import CLAIM_TIMED_OUT, PROCESS_DIED, QUEUES_MAX
 
 ROWS, PROCESSES, GROUPS = 200, 5, 10
@@ -24,17 +22,7 @@ _LOSES_WORKERS = frozenset({CLAIM_TIMED_OUT, PROCESS_DIED})
 """Types of the errors of attempts whose worker, or whose process of a worker, was lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkersView(PageView):
-    """`workers`: the first of `answer`. `suspects`: groups of failures of the last 24 hours whose jobs may kill their workers."""
-
-    workers: Sequence[WorkerRow]
-    answer: WorkersAnswer
-    suspects: Sequence[GroupRow]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerRow:
+class WorkerRow(NamedTuple):
     """A worker. `processes`: the last heard; `more`: how many others there are. `shared`: several processes with its source were heard
     lately, so that a claimed job may belong to any of them."""
 
@@ -44,21 +32,17 @@ class WorkerRow:
     shared: bool
 
 
-async def show(call: PageCall) -> WorkersView:
+async def show(call: PageCall) -> PageView:
     """Shows the page. Makes one call to each server, one for each queue with running jobs, up to ten, and two for the groups of
     failures.
     """
     answer, suspects = await call.api.shared(_read)
-    return WorkersView(
-        title="Workers",
-        workers=[_row(worker) for worker in answer.workers[:ROWS]],
-        answer=answer,
-        suspects=suspects,
-    )
+    workers = [_row(worker) for worker in answer.workers[:ROWS]]
+    return PageView("Workers", workers=workers, answer=answer, suspects=suspects)
 
 
 async def _read(api: Api) -> tuple[WorkersAnswer, Sequence[GroupRow]]:
-    return await api.ask(get_workers, query=WorkersQuery()), await _suspects(api)
+    return await api.ask(get_workers, query=QueuesQuery()), await _suspects(api)
 
 
 def _row(worker: WorkerItem) -> WorkerRow:
@@ -69,7 +53,7 @@ def _row(worker: WorkerItem) -> WorkerRow:
 
 async def _suspects(api: Api) -> Sequence[GroupRow]:
     """Returns the groups, those with the most failures first; none from servers that do not count them."""
-    queues = [figures_of(queue) for queue in (await api.ask(get_stats, query=StatsQuery())).queues]
+    queues = [figures_of(queue) for queue in (await api.ask(get_stats, query=QueuesQuery())).queues]
     queues.sort(key=lambda queue: (-queue.failed - queue.running, queue.name))
     if not queues:
         return ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, defstruct
 
-from pinlater.console.shapes.fields import AnswerShape, Key, Moment, RequestShape, State
+from pinlater.console.endpoints.fields import AnswerShape, Key, Moment, RequestShape, State, doc
 from pinlater.domain.job_filter import FILTER_FIELDS, FieldKind, FilterField
 
 _REQUESTED: Mapping[FieldKind, tuple[Any, Any]] = {
@@ -34,7 +34,7 @@ def _requested(field: FilterField) -> tuple[str, Any, Any]:
         kind = kind if unset == 0 else kind | None
     else:
         kind, unset = _REQUESTED[field.kind]
-    return field.word, Annotated[kind, Meta(description=field.text)], unset
+    return field.word, Annotated[kind, doc(field.text)], unset
 
 
 def _answered(field: FilterField) -> tuple[str, Any]:
@@ -45,14 +45,14 @@ def _answered(field: FilterField) -> tuple[str, Any]:
 if TYPE_CHECKING:
 
     class JobsFilter(RequestShape, frozen=True, kw_only=True):
-        """Which jobs of a state. A field that is not given chooses by nothing."""
+        """Selects jobs of a state. A field that is not given does not restrict the selection."""
 
 else:
     JobsFilter = defstruct(
         "JobsFilter",
         list(map(_requested, FILTER_FIELDS)),
         bases=(RequestShape,),
-        namespace={"__doc__": "Which jobs of a state. A field that is not given chooses by nothing."},
+        namespace={"__doc__": "Selects jobs of a state. A field that is not given does not restrict the selection."},
         module=__name__,
         frozen=True,
         kw_only=True,
