@@ -17,10 +17,9 @@ import typer
 from pinlater.cli import exits, notes, options, output
 from pinlater.cli.call import ServerCall
 from pinlater.cli.commands.demo import expected_of
-from pinlater.cli.commands.job.enqueue import batches
 from pinlater.cli.commands.job.filtered import change_found
 from pinlater.cli.tree import COMMANDS, Leaf
-from pinlater.client import ClaimedJob, Job, JobFilter, JobInfo, JobState, Scanned, errors
+from pinlater.client import ClaimedJob, JobFilter, JobInfo, JobState, Scanned, errors
 from pinlater.extras import install_line
 from pinlater.wire.wrong_port import TLS_PORT
 from tests.cli.conftest import Pinlater
@@ -295,13 +294,6 @@ def test_the_demo_knows_what_must_become_of_its_jobs() -> None:
     assert expected_of(1) == (1, 0, 1)
     assert expected_of(500) == (499, 1, 12)
     assert expected_of(5_000) == (4_990, 10, 120)
-
-
-def test_a_request_stays_within_its_bytes() -> None:
-    large, small = Job(b"x" * 3_000_000), Job(b"")
-    assert [len(batch) for batch in batches([large, large, small, small])] == [1, 3]
-    assert [len(batch) for batch in batches([small] * 1_001)] == [500, 500, 1]
-    assert list(batches([])) == []
 
 
 @pytest.mark.parametrize("command", [("serve",), ("server", "settings")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +15,10 @@ from pinlater.cli import exits, notes, options, output
 from pinlater.cli.call import WaitingServerCall
 from pinlater.client import AsyncClient, Job, UniqueKey, UniqueScope
 from pinlater.client._changed_before import ChangedBefore
+from pinlater.domain.batches import batches
 from pinlater.domain.job import TASK_HEADER
 
-_JOBS_PER_REQUEST = 500
 _STANDARD_INPUT = Path("-")
-_BYTES_PER_REQUEST = 4 * 1024 * 1024
 
 
 def enqueue(
@@ -99,7 +98,7 @@ class _Storing:
     async def run(self, client: AsyncClient) -> None:
         """Stores all of them."""
         with ChangedBefore("stored") as done:
-            for number, batch in enumerate(batches(self._jobs)):
+            for number, batch in enumerate(batches(self._jobs, lambda job: len(job.body))):
                 key = f"{self._request_key}/{number}" if self._request_key and number else self._request_key
                 stored = await client.enqueue(self._queue, batch, request_key=key, repeat=key is not None)
                 self._existing += [len(self._descriptors) + index for index in stored.existing]
@@ -148,20 +147,6 @@ def _expiry_ms(span: str | None, run_after_ms: int | None) -> int | None:
             param_hint="--expires-in",
         )
     return moment_ms
-
-
-def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs in requests that every server accepts, by number and by bytes. A job too large for any request goes alone and is refused."""
-    batch: list[Job] = []
-    size = 0
-    for job in jobs:
-        if batch and (len(batch) == _JOBS_PER_REQUEST or size + len(job.body) > _BYTES_PER_REQUEST):
-            yield batch
-            batch, size = [], 0
-        batch.append(job)
-        size += len(job.body)
-    if batch:
-        yield batch
 
 
 def _bodies(texts: list[str], files: list[Path], lines: bool) -> list[bytes]:
