@@ -159,7 +159,7 @@ generate: ## generate the Thrift types anew from the IDL (needs thrift-compiler)
 .PHONY: reference
 reference: ## write the tables of docs/reference anew that the repository stores
 	@scripts/install all
-	$(BIN)/python -m pinlater.cli.reference docs/reference/cli.md
+	$(BIN)/python -m scripts.reference.commands docs/reference/cli.md
 	$(BIN)/python -m scripts.reference.regions
 
 .PHONY: wheel

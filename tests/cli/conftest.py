@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -93,32 +92,10 @@ class Pinlater:
 @pytest.fixture(scope="session")
 def server_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of the session, on SQLite."""
-    folder = tmp_path_factory.mktemp("server")
-    address, process = start_server(folder, "--set", f"admin_password_hash={hash_password(PASSWORD)}")
-    yield address
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
-
-
-def start_server(folder: Path, *more: str) -> tuple[str, subprocess.Popen[bytes]]:
-    """A server process on free ports, ready; its log goes to `folder`."""
-    log = folder / "server.log"
-    store = ["--store", f"sqlite:{folder / 'jobs.db'}"]
-    ports = ["--thrift-port", "0", "--http-port", "0", "--set", "telemetry.log_format=json"]
-    name = ["--set", f"advertised_host={HOST}"]  # tables are as wide on each machine
-    with log.open("wb") as stderr:
-        process = subprocess.Popen([*COMMAND, "serve", *store, *ports, *name, *more], stderr=stderr)
-    with log.open() as lines:
-        while True:
-            line = lines.readline()
-            if not line.endswith("\n"):
-                assert process.poll() is None, log.read_text()
-                os.sched_yield()
-                lines.seek(lines.tell() - len(line))
-                continue
-            entry = json.loads(line)
-            if entry["event"] == "ready":
-                return f"127.0.0.1:{entry['thrift_port']}", process
+    settings = (f"admin_password_hash={hash_password(PASSWORD)}", f"advertised_host={HOST}")  # as wide on each machine
+    options = (word for setting in settings for word in ("--set", setting))
+    with RealServer(tmp_path_factory.mktemp("server"), *options) as server:
+        yield server.address
 
 
 @pytest.fixture

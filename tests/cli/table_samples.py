@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,30 +13,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pinlater.cli import options, output, shard_status, tables
+from pinlater.cli import output, shard_status, tables
+from pinlater.cli.call import CommandReply, ServerCall
 from pinlater.cli.cluster_answers import ServerAnswer
 from pinlater.cli.commands import audit, bulk, cluster, queue, shards, token
 from pinlater.cli.commands.bench import load
 from pinlater.cli.commands.bench.simulate import printing
 from pinlater.cli.commands.demo import view
-from pinlater.cli.commands.job import (
-    ack,
-    cancel,
-    change_priority,
-    count,
-    dequeue,
-    explain,
-    failures,
-    peek,
-    run_now,
-    show,
-)
+from pinlater.cli.commands.job import dequeue, details, failures, filtered, named
 from pinlater.cli.commands.job import list as job_list
-from pinlater.cli.commands.server import import_original, migrate, settings, version
+from pinlater.cli.commands.job.details import NamedJobs
+from pinlater.cli.commands.job.named import ChangedJob, Results
+from pinlater.cli.commands.server import import_original, migrate, settings
 from pinlater.cli.commands.worker import cron
 from pinlater.cli.commands.worker import list as worker_list
-from pinlater.cli.each_queue import Results
+from pinlater.cli.filter_options import ChosenJobs
 from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
+from pinlater.cli.server_settings import StoreOptions
 from pinlater.cli.server_views import ServerView
 from pinlater.cli.shard_queries import Seen
 from pinlater.client import (
@@ -51,7 +45,6 @@ from pinlater.client import (
     ClusterServer,
     ClusterShard,
     ClusterStatus,
-    Dequeued,
     JobExplanation,
     JobInfo,
     JobState,
@@ -201,9 +194,13 @@ WORKERS = WorkersFound(
         ),
     ]
 )
-RESULTS = [AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER)]
+RESULTS = [
+    ChangedJob(result)
+    for result in (AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER))
+]
 MOVED = [
-    MovedJob(DESCRIPTOR, Outcome.APPLIED, moved_to) for moved_to in (DESCRIPTOR, DESCRIPTOR.replace(":p1:", ":p2:"))
+    ChangedJob(MovedJob(DESCRIPTOR, Outcome.APPLIED, moved_to))
+    for moved_to in (DESCRIPTOR, DESCRIPTOR.replace(":p1:", ":p2:"))
 ]
 OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
 REMEMBERING = ShardDetails("mysql", HOST, True, AT_MS, memory=ShardMemory(123_456, 33_554_432, 40_021_000, 12_000))
@@ -251,14 +248,19 @@ EXPLAINED = JobExplanation(
 Print = Callable[[pytest.MonkeyPatch, Path], None]
 
 
+@dataclass(frozen=True)
+class AnsweredCall(ServerCall):
+    """A call whose servers have given this answer."""
+
+    given: Any = None
+
+    def ask(self, action: Callable[[AsyncClient], Any]) -> Any:
+        return self.given
+
+
 def answered(answer: object, command: Callable[..., None], *words: object, **options_given: object) -> Print:
     """Runs the command as if its servers had given this answer."""
-
-    def run(patch: pytest.MonkeyPatch, _folder: Path) -> None:
-        patch.setattr(options, "ask", lambda *_, **__: answer)
-        command(*words, **options_given, server="", timeout=1.0, json=False)
-
-    return run
+    return printed(lambda: command(AnsweredCall(given=answer), *words, **options_given))
 
 
 def printed(command: Callable[..., object], *words: object) -> Print:
@@ -275,20 +277,21 @@ def _token_list(_: pytest.MonkeyPatch, folder: Path) -> None:
     if not path.exists():
         known = [Token(TOKEN, "0" * 64, (Role.PRODUCE, Role.WORK), (f"{QUEUE}*", "mail*"), AT_MS)]
         change_tokens(path, lambda _: known)
-    token.list_tokens(tokens=path)
+    token.list_tokens(CommandReply(), tokens=path)
 
 
 def _settings(_: pytest.MonkeyPatch, folder: Path) -> None:
     path = folder / "pinlater.toml"
     path.write_text(f'store = "sqlite:{QUEUE}.db"\n')
-    settings.settings(config=path)
+    settings.settings(CommandReply(), StoreOptions(config=path))
 
 
 def _shards_list(patch: pytest.MonkeyPatch, _folder: Path) -> None:
-    patch.setattr(shards, "settings_for", lambda *_, **__: None)
+    patch.setattr(StoreOptions, "settings", lambda *_, **__: None)
+    patch.setattr(shards, "as_json", lambda _: None)  # only a real address has a user
     patch.setattr(shards, "places_of", lambda _: [SHARD, SHARD._replace(name="1", takes_enqueues=False)])
     patch.setattr(shards, "find_lost", lambda _: [SHARD._replace(name="2", takes_enqueues=False, lost=True)])
-    shards.list_shards()
+    shards.list_shards(CommandReply(), StoreOptions())
 
 
 def _cron(patch: pytest.MonkeyPatch, _folder: Path) -> None:
@@ -300,7 +303,7 @@ def _cron(patch: pytest.MonkeyPatch, _folder: Path) -> None:
     module: Any = ModuleType("crontab_of_the_samples")
     module.worker = worker
     patch.setitem(sys.modules, module.__name__, module)
-    cron.cron("crontab_of_the_samples:worker", firings=3)
+    cron.cron(CommandReply(), "crontab_of_the_samples:worker", firings=3)
 
 
 def _demo(patch: pytest.MonkeyPatch, _folder: Path) -> None:
@@ -314,55 +317,51 @@ def _demo(patch: pytest.MonkeyPatch, _folder: Path) -> None:
     shown.finish(view.Figures(5_000, 4_990, 110, 10, 0, 2.75, 1_818), right=True)
 
 
-def _bulk_list(_patch: pytest.MonkeyPatch, _folder: Path) -> None:
-    bulk._print([RUNNING, BULK_RUN._replace(detail=""), BULK_RUN._replace(order=UNDO)], False, in_one_line=False)
-
-
+BULK_RUNS = [RUNNING, BULK_RUN._replace(detail=""), BULK_RUN._replace(order=UNDO)]
+NAMED = NamedJobs([DESCRIPTOR])
 SAMPLES: Mapping[str, Print] = {
-    "job ack": answered(Results(RESULTS), ack.ack, [DESCRIPTOR]),
+    "job ack": answered(Results(RESULTS), named.ack, [DESCRIPTOR]),
     "audit": answered(AuditPage([AUDITED, AUDITED._replace(who="ops", detail="")]), audit.audit, [QUEUE]),
-    "bulk list": _bulk_list,
-    "bulk start": answered((JobCount(2, True), [JOB, JOB]), bulk.start, QUEUE, bulk.BulkActionName.RETRY, dry_run=True),
-    "job cancel": answered(Results(RESULTS), cancel.cancel, [DESCRIPTOR]),
+    "bulk list": printed(bulk._answer, ServerCall(), BULK_RUNS, None),
+    "bulk start": answered(
+        (JobCount(2, True), [JOB, JOB]), bulk.start, QUEUE, bulk.BulkActionName.RETRY, ChosenJobs(), dry_run=True
+    ),
+    "job cancel": answered(Results(RESULTS), named.cancel, [DESCRIPTOR]),
     "cluster status": answered([ServerAnswer(HOST, CLUSTER)], cluster.status, QUEUE),
-    "job count": answered(JobCount(120_000), count.count, QUEUE),
+    "job count": answered(JobCount(120_000), filtered.count, QUEUE, ChosenJobs()),
     "worker cron": _cron,
     "demo": _demo,
-    "job dequeue": printed(dequeue.print_jobs, Dequeued([CLAIMED]), False),
-    "job explain": answered([EXPLAINED, EXPLAINED._replace(job=JOB)], explain.explain, [DESCRIPTOR]),
+    "job dequeue": printed(dequeue.print_jobs, [CLAIMED]),
+    "job explain": answered([EXPLAINED, EXPLAINED._replace(job=JOB)], details.explain, NAMED),
     "job failures": answered(
         FailureGroups([FAILED, FAILED._replace(task="", error_type="", pattern="", muted_until_ms=AT_MS)]),
         failures.failures,
         [QUEUE],
     ),
     "server import-original": printed(
-        import_original._print,
+        import_original.answer_counts,
+        CommandReply(),
         {(QUEUE, 1): CopyCounts(40_021_000, 40_000_000, 21_000, Counter(failed=700))},
-        False,
         False,
     ),
     "bench load": printed(
-        load._print_summary,
+        load.answer_summary,
+        CommandReply(),
         LoadPlan(LoadMode.ENQUEUE, QUEUE, 1, 1, 1, 100, None, 1),
         Meter(0.0, 1_000, 1_000, ended=1.5),
-        False,
     ),
-    "job show": answered({DESCRIPTOR: JOB}, show.show, [DESCRIPTOR], body=True),
-    "server migrate": printed(output.print_text, migrate._lines(f"shard 12 ({HOST})", (8, 9, [f"0009_{QUEUE}"]))),
-    "job peek": answered((Dequeued([CLAIMED, CLAIMED]), False), peek.peek, QUEUE),
-    "queue config": answered(
-        (QueueInfo(QUEUE, LIMITS._replace(max_jobs_per_second=100.0)), IN_FORCE), queue.config, QUEUE
+    "job show": answered({DESCRIPTOR: JOB}, details.show, NAMED, body=True),
+    "server migrate": printed(output.print_text, migrate.lines(f"shard 12 ({HOST})", (8, 9, [f"0009_{QUEUE}"]))),
+    "job peek": answered(([CLAIMED, CLAIMED], False), dequeue.peek, QUEUE),
+    "queue config": printed(
+        queue.answer_config, CommandReply(), QueueInfo(QUEUE, LIMITS._replace(max_jobs_per_second=100.0)), IN_FORCE
     ),
     "queue list": answered([QUEUE], queue.list_queues),
-    "queue stats": printed(
-        lambda: queue._print_stats([STATS, STATS._replace(queue="emails")], False, in_one_line=False)
-    ),
-    "job change-priority": answered(
-        Results([(moved, "") for moved in MOVED]), change_priority.change_priority, [DESCRIPTOR], priority=1
-    ),
-    "job run-now": answered(Results([run_now.RunResult(result) for result in RESULTS]), run_now.run_now, [DESCRIPTOR]),
+    "queue stats": printed(queue._print_stats, [STATS, STATS._replace(queue="emails")], False),
+    "job change-priority": answered(Results(MOVED), named.change_priority, [DESCRIPTOR], priority=1),
+    "job run-now": answered(Results(RESULTS), named.run_now, [DESCRIPTOR]),
     "job list": answered(
-        job_list.ScannedQueues(Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), job_list.list_jobs, [QUEUE]
+        (Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), job_list.list_jobs, ChosenJobs(), [QUEUE]
     ),
     "server settings": _settings,
     "shards list": _shards_list,
@@ -370,14 +369,8 @@ SAMPLES: Mapping[str, Print] = {
         shard_status.print_status, [Seen(SHARD, LOOK, None), Seen(SHARD, None, TEXT)], ServerView(HOST, "pinlater-7"), 1
     ),
     "bench simulate": printed(printing.print_report, REPORT),
-    "bench simulate --list-faults": printed(printing.print_faults, False),
+    "bench simulate --list-faults": printed(printing.answer_faults, CommandReply()),
     "token list": _token_list,
-    "server version": answered(INFO, version.version),
-    "worker list": printed(
-        lambda: worker_list._print(
-            WORKERS,
-            False,
-            in_one_line=False,
-        )
-    ),
+    "server version": printed(output.print_fields, INFO._asdict()),
+    "worker list": printed(lambda: worker_list._answer(ServerCall(), WORKERS, in_one_line=False)),
 }

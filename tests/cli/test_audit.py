@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.cli.conftest import Pinlater, on_terminal
 
 
@@ -65,27 +63,9 @@ def test_a_rate_limit_that_was_removed_is_said_to_be_none(pinlater: Pinlater, qu
     assert newest["arguments"] == {"maxJobsPerSecond": "null"}
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_a_terminal_gets_blocks_that_fit(pinlater: Pinlater, queue: str, columns: int) -> None:
-    pinlater.ok("queue", "pause", queue)
-    text = on_terminal(pinlater.address, columns, False, "audit", queue, "--operation", "pauseQueue")
-    lines = text.splitlines()
-    assert all(len(line) <= columns for line in lines)
-    assert re.fullmatch("\\d{4}-.*Z", lines[0])
-    assert re.search("^  operation +pauseQueue$", text, re.MULTILINE)
-    assert re.search("^  who +no token$", text, re.MULTILINE)
-
-
 def test_a_queue_without_changes_is_said_to_have_none(pinlater: Pinlater) -> None:
     said = on_terminal(pinlater.address, 80, False, "audit", "never_changed")
     assert (
         said
         == "note: there is no queue never_changed (`pinlater queue list` shows the queues)\nno entry of the audit\n"
     )
-
-
-@pytest.mark.parametrize(
-    "wrong", [("a", "b"), ("--since", "yesterday"), ("--until", "3"), ("--limit", "0"), ("--since", "5x")]
-)
-def test_wrong_options_are_usage_errors(pinlater: Pinlater, wrong: tuple[str, ...]) -> None:
-    assert pinlater("audit", *wrong).code == 2

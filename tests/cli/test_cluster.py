@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from pinlater.cli import options
 from pinlater.cli.cluster_answers import (
     ServerAnswer,
     as_json,
@@ -21,6 +20,7 @@ from pinlater.client import ClusterServer, ClusterShard, ClusterStatus, Partitio
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.version import __version__
 from tests.cli.conftest import Pinlater
+from tests.cli.table_samples import AnsweredCall
 
 
 def test_a_server_on_its_own_file_owns_everything(pinlater: Pinlater) -> None:
@@ -188,12 +188,9 @@ def test_the_memories_of_all_servers_are_added_up_by_shard() -> None:
     assert found == {"1": ShardMemory(3, 50, 700, 9_000), "2": ShardMemory(7, 8, 9, 10)}
 
 
-def test_the_memory_of_due_jobs_is_a_table_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_memory_of_due_jobs_is_a_table_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     answers = [remembering("a:9010", ONE, s1=ShardMemory(212, 2**20, 1_204_113, 2), s2=None)]
-    monkeypatch.setattr(options, "ask", lambda *_, **__: answers)
-    cluster.status()
+    cluster.status(AnsweredCall(given=answers))
     lines = capsys.readouterr().out.splitlines()
     assert lines[lines.index("shard\tremembered jobs\tsize\tclaims from memory\tstale claims") :] == [
         "shard\tremembered jobs\tsize\tclaims from memory\tstale claims",

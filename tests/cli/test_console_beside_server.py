@@ -21,7 +21,8 @@ import pytest
 from pinlater.server.config.settings import Settings
 from pinlater.server.main import console_process
 from pinlater.server.main.console_process import ConsoleProcess
-from tests.cli.conftest import COMMAND, start_server
+from pinlater.testing import RealServer
+from tests.cli.conftest import COMMAND
 from tests.cli.test_without_extras import PROGRAM
 
 READY = "the console is ready"
@@ -113,11 +114,9 @@ def test_without_its_extra_one_line_says_what_to_install() -> None:
 
 
 def test_no_console_says_nothing_and_starts_none(tmp_path: Path) -> None:
-    _, process = start_server(tmp_path, "--no-console")
-    assert psutil.Process(process.pid).children() == []
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
-    assert "the console" not in (tmp_path / "server.log").read_text()
+    with RealServer(tmp_path, "--no-console") as server:
+        assert psutil.Process(server.process_id).children() == []
+    assert "the console" not in "\n".join(server.said)
 
 
 async def test_it_is_given_up_after_some_starts_that_failed(

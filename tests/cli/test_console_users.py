@@ -8,9 +8,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from pinlater.cli import exits
 from tests.cli.conftest import COMMAND, Pinlater
 from tests.cli.test_console_beside_server import BESIDE
 from tests.console.test_over_sockets import ListeningConsole, _port_in
@@ -72,18 +69,3 @@ def test_no_header_makes_an_address_a_trusted_proxy(tmp_path: Path, offline: Pin
     claimed = [(name, "10.9.8.7") for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "Client-IP")]
     with serving(tmp_path, offline, "10.9.8.7") as (site, _):
         assert ask(site, "GET", "/v1/queues", ("X-Forwarded-User", "ada"), *claimed)[0] == 401
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--name", "https://jobs.example"], "not a host name such as"),
-        (["--user-token-file", "users.token"], "needs --trusted-proxy"),
-        (["--trusted-proxy", "0.0.0.0/0", "--user-token-file", "users.token"], "every address"),
-        (["--trusted-proxy", "10.0.0.5", "--user-token-file", "none.token"], "can't be read"),
-        (["--trusted-proxy", "10.0.0.5", "--user-token-file", "none.token", "--user-header", "Cookie"], "not a header"),
-    ],
-)
-def test_wrong_options_for_proxies_are_usage_errors(offline: Pinlater, arguments: list[str], text: str) -> None:
-    done = offline("console", *arguments)
-    assert (done.code, text in " ".join(done.err.split())) == (exits.USAGE, True), done.err

@@ -21,7 +21,7 @@ import pytest
 
 from pinlater.cli.commands.demo import server as demo_server
 from pinlater.cli.commands.demo.server import DemoConsoleFailed, DemoServer
-from tests.cli.conftest import COMMAND, Pinlater
+from tests.cli.conftest import COMMAND
 
 INVITATION = "Ctrl-C ends the demo"
 
@@ -157,9 +157,12 @@ def test_a_demo_on_a_terminal_ends_by_itself_if_it_is_told_so(tmp_path: Path) ->
         assert ("dashboard" in demo.said, INVITATION in demo.said) == (False, False)
 
 
-def test_without_a_terminal_it_ends_by_itself_and_says_how_to_stay() -> None:
+def test_without_a_terminal_it_ends_by_itself_with_plain_lines_that_say_how_to_stay() -> None:
     done = subprocess.run([*COMMAND, "demo", "--jobs", "50"], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1].startswith("`pinlater demo --stay` keeps the server")
+    first, *_, told, last = done.stdout.splitlines()
+    assert (first[:18], told) == ("server: 127.0.0.1:", "every job ended as it should")
+    assert last.startswith("`pinlater demo --stay` keeps the server")
+    assert "\x1b" not in done.stdout
 
 
 def test_it_stays_without_a_terminal_if_it_is_told_so(tmp_path: Path) -> None:
@@ -175,11 +178,6 @@ def test_it_stays_without_a_terminal_if_it_is_told_so(tmp_path: Path) -> None:
         assert [queue["queue"] for queue in get(address, "/v1/stats")["queues"]] == ["demo"]
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-
-
-def test_a_document_and_a_server_that_stays_exclude_each_other(offline: Pinlater) -> None:
-    done = offline("demo", "--json", "--stay")
-    assert (done.code, "--stay" in done.err) == (2, True)
 
 
 async def test_a_console_that_does_not_answer_in_time_is_given_up(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -16,6 +16,7 @@ from pinlater.cli import exits
 from pinlater.client import AsyncClient
 from pinlater.client.errors import ServerUnreachable, UnknownMethod
 from pinlater.domain.clock import SystemClock
+from pinlater.testing import RealServer
 from tests.cli.conftest import (
     COMMAND,
     PASSWORD,
@@ -25,7 +26,6 @@ from tests.cli.conftest import (
     Pinlater,
     every_command,
     on_terminal,
-    start_server,
 )
 
 
@@ -33,14 +33,19 @@ def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
     return pinlater.ok("job", "enqueue", queue, *(part for body in bodies for part in ("--body", body))).out.split()
 
 
+def fail(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
+    """Jobs that have failed for good."""
+    descriptors = enqueue(pinlater, queue, *bodies)
+    pinlater.ok("job", "dequeue", queue, "--limit", str(len(bodies)))
+    pinlater.ok("job", "ack", *descriptors, "--failed", "--final")
+    return descriptors
+
+
 def test_a_job_for_a_task_is_found_by_it(pinlater: Pinlater, queue: str) -> None:
     send = pinlater.ok("job", "enqueue", queue, "--task", "send", "--header", "tenant=a", "--body", "{}").out.strip()
     enqueue(pinlater, queue, "x")
     [job] = pinlater.ok("job", "list", queue, "--task", "send", "--json").json["jobs"]
     assert (job["descriptor"], job["headers"]) == (send, {"tenant": "a", "pinlater-task": "send"})
-    refused = pinlater("job", "enqueue", queue, "--task", "send", "--header", "pinlater-task=pack", "--body", "{}")
-    assert refused.code == 2
-    assert "--task sets the header pinlater-task: give one of the two" in refused.err
 
 
 def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
@@ -122,9 +127,7 @@ def test_an_error_with_its_trace_is_one_line_in_tables_and_whole_in_a_lookup(pin
 
 
 def test_final_failures_are_scanned_retried_and_deleted(pinlater: Pinlater, queue: str) -> None:
-    descriptors = enqueue(pinlater, queue, "a", "b", "c")
-    pinlater.ok("job", "dequeue", queue, "--limit", "3")
-    pinlater.ok("job", "ack", *descriptors, "--failed", "--final")
+    fail(pinlater, queue, "a", "b", "c")
     first = pinlater("job", "list", queue, "--state", "failed", "--limit", "2", "--body", "--json").json
     assert len(first["jobs"]) == 2
     rest = pinlater.ok(
@@ -186,9 +189,7 @@ def test_a_retry_or_deletion_that_reached_its_limit_says_that_more_may_remain(
 def test_a_retry_or_deletion_that_took_the_last_job_as_it_reached_its_limit_does_not_speak_of_more(
     pinlater: Pinlater, queue: str
 ) -> None:
-    descriptors = enqueue(pinlater, queue, "a", "b")
-    pinlater.ok("job", "dequeue", queue, "--limit", "2")
-    pinlater.ok("job", "ack", *descriptors, "--failed", "--final")
+    fail(pinlater, queue, "a", "b")
     assert pinlater.ok("job", "retry", queue, "--limit", "2", "--json").json["more"] is False
     deleted = pinlater.ok("job", "delete", queue, "--state", "pending", "--limit", "2", "--json").json
     assert deleted == {"deleted": 2, "incomplete": False, "more": False}
@@ -203,11 +204,7 @@ def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str
     retried = pinlater("job", "retry", queue)
     assert (retried.code, retried.out) == (0, "retried 1 job; it is due now\n")
     assert "not retried (expired, cancelled (--cancelled takes these)" in retried.err
-    assert pinlater.ok("job", "retry", queue, "--json").json == {
-        "retried": 0,
-        "incomplete": False,
-        "more": False,
-    }
+    assert pinlater.ok("job", "retry", queue, "--json").json == {"retried": 0, "incomplete": False, "more": False}
     assert pinlater.ok("job", "retry", queue, "--cancelled").out == "retried 1 job; it is due now\n"
 
 
@@ -235,14 +232,10 @@ def test_jobs_of_one_task_or_header_are_retried_and_deleted(pinlater: Pinlater, 
         "incomplete": False,
         "more": False,
     }
-    assert pinlater("job", "retry", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
-    assert pinlater("job", "retry", queue, "--descriptor", descriptors[0], "--error", "x").code == 2
     assert pinlater.ok("job", "retry", queue, "--error", "no such error").out == "retried 0 jobs\n"
     assert pinlater.ok("job", "list", queue, "--state", "failed", "--older-than", "1h", "--json").json["jobs"] == []
     failed, pending = ("job", "delete", queue, "--state", "failed"), ("job", "delete", queue, "--state", "pending")
     assert pinlater.ok(*failed, "--min-attempts", "9", says=RUN_DELETES).out == "deleted 0 jobs\n"
-    assert pinlater("job", "list", queue, "--newer-than", "soon").code == 2
-    assert pinlater("job", "delete", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
     assert pinlater.ok(*failed, "--task", "send", says=RUN_DELETES).out == "deleted 0 jobs\n"
     assert pinlater.ok(*failed, "--task", "archive", says=RUN_DELETED).out == "deleted 1 job\n"
     pinlater.ok("job", "enqueue", queue, "--body", "x", "--header", "pinlater-task=send", "--delay", "1h")
@@ -257,18 +250,7 @@ def test_failed_jobs_are_retried_by_their_body_but_for_cancelled_ones(pinlater: 
     pinlater("job", "cancel", descriptors[3])
     assert pinlater.ok("job", "retry", queue, "--regex", "^red").out == "retried 2 jobs; they are due now\n"
     assert pinlater.ok("job", "retry", queue, "--regex", "^red", "--cancelled").out == "retried 1 job; it is due now\n"
-    assert pinlater("job", "retry", queue, "--regex", "x", "--descriptor", descriptors[0]).code == 2
     assert pinlater.ok("job", "count", queue, "--state", "failed").out == "1\n"
-
-
-def test_jobs_are_found_by_their_body(pinlater: Pinlater, queue: str) -> None:
-    enqueue(pinlater, queue, "red apple", "green apple", "red pear")
-    assert pinlater.ok("job", "count", queue, "--regex", "^red").out == "2\n"
-    assert len(pinlater.ok("job", "list", queue, "--regex", "apple$", "--json").json["jobs"]) == 2
-    pear = ("job", "delete", queue, "--state", "pending", "--regex", "pear")
-    assert pinlater.ok(*pear, says=RUN_DELETED).out == "deleted 1 job\n"
-    broken = pinlater("job", "count", queue, "--regex", "(")
-    assert (broken.code, broken.err.count("\n"), broken.err[:7]) == (1, 1, "error: ")
 
 
 def test_cancel(pinlater: Pinlater, queue: str) -> None:
@@ -311,12 +293,9 @@ def test_the_holder_of_an_earlier_attempt_is_not_named_by_a_cancel(pinlater: Pin
 def test_a_cancel_is_told_although_the_holder_can_not_be_looked_up(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lookup(*_: object, **__: object) -> None:
-        raise ServerUnreachable("gone")
-
     (descriptor,) = enqueue(pinlater, queue, "x")
     pinlater.ok("job", "dequeue", queue)
-    monkeypatch.setattr(AsyncClient, "lookup", lookup)
+    monkeypatch.setattr(AsyncClient, "lookup", AsyncMock(side_effect=ServerUnreachable("gone")))
     assert pinlater.ok("job", "cancel", descriptor).out == f"cancelled {descriptor}\n"
 
 
@@ -367,16 +346,12 @@ def test_named_jobs_get_another_priority(pinlater: Pinlater, queue: str) -> None
 
 
 def test_named_failed_jobs_are_retried(pinlater: Pinlater, queue: str) -> None:
-    first, second = enqueue(pinlater, queue, "a", "b")
-    pinlater.ok("job", "dequeue", queue, "--limit", "2")
-    pinlater.ok("job", "ack", first, second, "--failed", "--final")
+    first, _ = fail(pinlater, queue, "a", "b")
     command = ("job", "retry", queue, "--descriptor", first, "--attempts", "3", "--delay", "1h")
     assert re.fullmatch(rf"retried {first}; it is due at \S+Z\n", pinlater.ok(*command).out)
     (job,) = pinlater.ok("job", "list", queue, "--future", "--json").json["jobs"]
     assert (job["descriptor"], job["attempts_remaining"]) == (first, 3)
     assert pinlater.ok("job", "count", queue, "--state", "failed").out == "1\n"
-    for refused in (("job", "retry", "other", "-d", second), ("job", "delete", "other", "-d", second)):
-        assert (pinlater(*refused).code, f"a job of queue {queue}, not other" in pinlater(*refused).err) == (2, True)
 
 
 def test_bodies_come_from_options_files_and_standard_input(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
@@ -442,16 +417,6 @@ def test_a_time_may_be_given_instead_of_a_delay(pinlater: Pinlater, queue: str) 
     in_a_hundred_days = datetime.now(UTC) + timedelta(days=100)
     pinlater.ok("job", "enqueue", queue, "--body", "x", "--at", f"{in_a_hundred_days:%Y-%m-%dT12:00:00Z}")
     assert pinlater.ok("job", "count", queue, "--future").out == "2\n"
-    for command in ("count", "list"):
-        refused = pinlater("job", command, queue, "--future", "--state", "failed")
-        assert refused.code == 2
-        assert "--future: only pending jobs wait for their time, not those that are failed" in refused.err
-
-
-def test_a_repeated_command_with_a_request_key_stores_its_jobs_once(pinlater: Pinlater, queue: str) -> None:
-    command = ("job", "enqueue", queue, "--body", "x", "--request-key", "r1")
-    assert pinlater.ok(*command).out == pinlater.ok(*command).out
-    assert pinlater.ok("job", "count", queue).out == "1\n"
 
 
 def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, queue: str) -> None:
@@ -488,32 +453,6 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     assert pinlater.ok("queue", "unblock", queue, "--key", "k", "--json").json == {"jobs": 0}
     refused = pinlater("queue", "config", queue, "--after-failure", "wait")
     assert (refused.code, "after_failure must be continue or stop, not 'wait'" in refused.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["queue", "config", "q", "--max-backlog", "1.5"], "--max-backlog: '1.5' is not a whole number or `default`"),
-        (["queue", "config", "q", "--partitions", "0"], "--partitions: partitions must be from 1 to 2147483647, not 0"),
-        (["queue", "config", "q", "--partitions", "many"], "--partitions: 'many' is not a whole number or `auto`"),
-        (
-            ["queue", "config", "q", "--max-jobs-per-second", "no"],
-            "--max-jobs-per-second: 'no' is not a number or `default`",
-        ),
-        (["queue", "config", "q", "--failed-ttl", "long"], "--failed-ttl: 'long' is not a duration such as"),
-        (["job", "enqueue", "q", "--body", "x", "--delay", "soon"], "--delay: 'soon' is not a duration such as"),
-        (
-            ["job", "enqueue", "q", "--body", "x", "--expires-in", "soon"],
-            "--expires-in: 'soon' is not a duration such as",
-        ),
-        (["job", "dequeue", "q", "--wait", "long"], "--wait: 'long' is not a duration such as"),
-        (["queue", "stats", "--watch", "--every", "0s"], "--every: '0s' is less than 100ms"),
-    ],
-)
-def test_an_error_names_the_option_whose_value_is_wrong(pinlater: Pinlater, words: list[str], says: str) -> None:
-    refused = pinlater(*words)
-    assert refused.code == 2
-    assert refused.err.startswith(f"error: Invalid value for {says}")
 
 
 def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater: Pinlater, queue: str) -> None:
@@ -570,10 +509,7 @@ def test_looks_at_a_paused_queue_say_that_it_is_paused(pinlater: Pinlater, queue
 def test_a_look_at_a_queue_of_an_original_server_says_not_paused(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def queue_config(*_: object) -> None:
-        raise UnknownMethod("getQueueConfig")
-
-    monkeypatch.setattr(AsyncClient, "queue_config", queue_config)
+    monkeypatch.setattr(AsyncClient, "queue_config", AsyncMock(side_effect=UnknownMethod("getQueueConfig")))
     enqueue(pinlater, queue, "one")
     assert pinlater.ok("job", "peek", queue, "--json").json["paused"] is False
 
@@ -681,6 +617,7 @@ def test_a_missing_job_or_a_refused_request_gives_one_line_and_exit_code_1(pinla
         ("job", "enqueue", "no_such_queue", "--body", "x"),
         ("job", "dequeue", "no_such_queue"),
         ("job", "count", "no_such_queue"),
+        ("job", "count", queue, "--regex", "("),
         ("queue", "create", "no-dashes"),
         ("queue", "pause", "no_such_queue"),
         ("job", "enqueue", queue, "--body", "x", "--priority", "99"),
@@ -704,30 +641,22 @@ def test_with_json_errors_are_json(pinlater: Pinlater, offline: Pinlater) -> Non
 
 
 def test_a_wait_that_the_server_ends_early_is_said(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
-    address, process = start_server(tmp_path, "--set", "jobs.max_wait_ms=100")
-    try:
-        pinlater.ok("queue", "create", queue, "--server", address)
-        early = pinlater("job", "dequeue", queue, "--wait", "5s", "--server", address)
-        full = pinlater.ok("job", "dequeue", queue, "--wait", "100ms", "--server", address)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
+    with RealServer(tmp_path, "--set", "jobs.max_wait_ms=100") as server:
+        pinlater.ok("queue", "create", queue, "--server", server.address)
+        early = pinlater("job", "dequeue", queue, "--wait", "5s", "--server", server.address)
+        full = pinlater.ok("job", "dequeue", queue, "--wait", "100ms", "--server", server.address)
     assert (early.code, early.err[:40]) == (0, "note: the server ended the wait after 0.")
     assert full.err == ""
 
 
 def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
-    address, process = start_server(tmp_path)
-    delete = ("queue", "delete", queue, "--server", address)
-    try:
-        pinlater.ok("queue", "create", queue, "--server", address)
+    with RealServer(tmp_path) as server:
+        delete = ("queue", "delete", queue, "--server", server.address)
+        pinlater.ok("queue", "create", queue, "--server", server.address)
         refused = pinlater(*delete, "--password-stdin", stdin=b"any\n")
-        unasked = on_terminal(address, 200, False, *delete[:3], code=1)
+        unasked = on_terminal(server.address, 200, False, *delete[:3], code=1)
         without = pinlater(*delete, "--no-password")
-        assert queue in pinlater.ok("queue", "list", "--server", address).out.split()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        assert queue in pinlater.ok("queue", "list", "--server", server.address).out.split()
     assert (refused.code, "has no admin password" in refused.err) == (1, True)
     assert (without.code, "without a password, the token" in without.err) == (1, False)
     assert unasked.startswith("error: This server has no admin password, so it deletes queues only for a token ")
@@ -741,15 +670,12 @@ def test_a_queue_that_the_token_is_not_for_is_not_called_absent(
     for name, pattern in (("all", "*"), ("mails", "mail*")):
         made = ("token", "create", name, "--role", "admin", "--queue", pattern, "--tokens", tokens)
         offline.ok(*made, "--output", str(tmp_path / name))
-    address, process = start_server(tmp_path, "--tokens", tokens)
-    try:
-        pinlater.ok("queue", "create", queue, "--server", address, "--token-file", str(tmp_path / "all"))
-        delete = ("queue", "delete", "--no-password", "--server", address, "--token-file", str(tmp_path / "mails"))
+    with RealServer(tmp_path, "--tokens", tokens) as server:
+        at = ("--server", server.address, "--token-file")
+        pinlater.ok("queue", "create", queue, *at, str(tmp_path / "all"))
+        delete = ("queue", "delete", "--no-password", *at, str(tmp_path / "mails"))
         refused = pinlater(*delete, queue)
         absent = pinlater(*delete, "mails")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
     assert (refused.code, refused.out) == (1, "")
     assert f"token mails is not for queue {queue!r}" in refused.err
     assert (absent.code, absent.out) == (0, "absent mails\n")

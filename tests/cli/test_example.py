@@ -28,7 +28,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import parse_store
 from pinlater.testing import InProcessService
 from pinlater.tls.settings import TlsSettings
-from tests.cli.conftest import COMMAND, Pinlater
+from tests.cli.conftest import COMMAND
 from tests.cli.test_demo import get, press_retry
 
 SERVE = ["serve", "--example", "--thrift-port", "0", "--http-port", "0"]
@@ -176,11 +176,6 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcessService]:
 def test_some_servers_can_not_have_an_example(settings: dict[str, Any], reason: str) -> None:
     assert refusal_of(Settings()) is None
     assert reason in str(refusal_of(replace(Settings(), **settings)))
-
-
-def test_the_refusal_is_a_usage_error(offline: Pinlater) -> None:
-    done = offline("serve", "--example", "--processes", "2")
-    assert (done.code, "--example" in done.err) == (2, True)
 
 
 def test_an_example_without_a_server_ends_with_one_line() -> None:

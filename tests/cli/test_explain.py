@@ -6,7 +6,7 @@ import re
 import time
 
 from pinlater.client import Ack, Client, Job, JobState
-from tests.cli.conftest import Pinlater, on_terminal
+from tests.cli.conftest import Pinlater
 from tests.cli.test_looking import put
 
 
@@ -79,14 +79,6 @@ def test_explain_tells_what_runs_a_quarantined_job_again(pinlater: Pinlater, que
         "failed ones. Find out first what its workers died of: if its next claim times out on the same day, it is quarantined again.\n"
     ) in told
     assert pinlater.ok("job", "retry", queue).out == "retried 1 job; it is due now\n"
-
-
-def test_explain_fits_a_terminal_of_80_columns(pinlater: Pinlater, queue: str) -> None:
-    with Client(pinlater.address) as client:
-        [_, second] = client.enqueue(queue, [b"", b""]).descriptors
-    shown = on_terminal(pinlater.address, 80, False, "job", "explain", second)
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "- 1 job comes before it." in shown
 
 
 def test_explain_asks_all_servers_for_their_workers(pinlater: Pinlater, queue: str) -> None:

@@ -335,13 +335,6 @@ def test_the_password_may_be_in_the_environment_and_never_in_the_address(
     assert (refused.code, "hidden" in refused.err, "--password-file" in refused.err) == (2, False, True)
 
 
-@pytest.mark.parametrize(
-    "url", ["olddb:3306", "mysql://olddb/", "mysql://u@h:x/", "mysql://u@h/plq_1_emails", "http://u@h"]
-)
-def test_the_import_refuses_an_invalid_address_at_once(url: str, pinlater: Pinlater) -> None:
-    assert pinlater("server", "import-original", "--from", url).code == 2
-
-
 def test_the_import_ends_at_once_if_a_server_is_unreachable_at_the_start(
     old: OldServer, name: str, offline: Pinlater
 ) -> None:

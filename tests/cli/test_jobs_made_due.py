@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import AsyncMock
+
 import pytest
 
 from pinlater.cli import exits
@@ -31,16 +33,7 @@ def succeeded(pinlater: Pinlater, queue: str) -> str:
     return descriptor
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        (
-            "job",
-            "run-now",
-        ),
-        ("job", "retry", "-d"),
-    ],
-)
+@pytest.mark.parametrize("command", [("job", "run-now"), ("job", "retry", "-d")])
 def test_it_says_why_a_job_cannot_run_again(pinlater: Pinlater, queue: str, command: tuple[str, ...]) -> None:
     done, keyed = succeeded(pinlater, queue), failed(pinlater, queue, "--unique-key", "ada")
     put(pinlater, queue, "--unique-key", "ada")
@@ -55,11 +48,8 @@ def test_it_says_why_a_job_cannot_run_again(pinlater: Pinlater, queue: str, comm
 def test_a_job_that_cannot_be_looked_up_has_no_exact_reason(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lookup(*_: object, **__: object) -> None:
-        raise ServerUnreachable("gone")
-
     done = succeeded(pinlater, queue)
-    monkeypatch.setattr(AsyncClient, "lookup", lookup)
+    monkeypatch.setattr(AsyncClient, "lookup", AsyncMock(side_effect=ServerUnreachable("gone")))
     run = pinlater("job", "run-now", done)
     assert run.out == f"succeeded or expired before, or its unique key is taken: {done}\n"
     assert pinlater("job", "run-now", done, "--json").json["results"][0]["reason"] is None
@@ -80,8 +70,5 @@ def test_it_says_that_the_queue_is_paused(pinlater: Pinlater, queue: str, monkey
     assert pinlater("job", "retry", queue, "--cancelled").err == note
     pinlater.ok("job", "retry", queue)  # none changed
 
-    async def queue_config(*_: object) -> None:
-        raise AccessDenied("no")
-
-    monkeypatch.setattr(AsyncClient, "queue_config", queue_config)
+    monkeypatch.setattr(AsyncClient, "queue_config", AsyncMock(side_effect=AccessDenied("no")))
     pinlater.ok("job", "run-now", first)

@@ -11,10 +11,12 @@ import subprocess
 import time
 from pathlib import Path
 from typing import IO
+from unittest.mock import AsyncMock
 
 import pytest
 
-from pinlater.cli.commands.queue import print_config
+from pinlater.cli.call import CommandReply
+from pinlater.cli.commands.queue import answer_config
 from pinlater.client import (
     Ack,
     AsyncClient,
@@ -36,8 +38,8 @@ from pinlater.client import (
 )
 from pinlater.client.errors import ServerUnreachable
 from pinlater.domain.job_filter import JobFilter
-from tests.cli.conftest import COMMAND, RUN_DELETES_JSON, Pinlater, on_terminal, start_server
-from tests.databases.ports import free_port
+from pinlater.testing import RealServer
+from tests.cli.conftest import COMMAND, Pinlater, on_terminal
 
 CRON_MODULE = """\
 from pinlater import Worker
@@ -71,16 +73,6 @@ def put(address: str, queue: str, *tasks: str, **headers: str) -> list[str]:
         ]
 
 
-def test_a_scan_chooses_by_task_and_header(pinlater: Pinlater, queue: str) -> None:
-    put(pinlater.address, queue, "send", "bill", "send")
-    [acme] = put(pinlater.address, queue, "send", tenant="acme")
-    sent = pinlater.ok("job", "list", queue, "--task", "send", "--json").json["jobs"]
-    assert [job["task"] for job in sent] == ["send"] * 3
-    chosen = pinlater.ok("job", "list", queue, "--task", "send", "--header", "tenant=acme", "--json").json["jobs"]
-    assert [job["descriptor"] for job in chosen] == [acme]
-    assert pinlater.ok("job", "list", queue, "--header", "tenant=other", "--json").json["jobs"] == []
-
-
 def test_a_lookup_finds_the_job_that_holds_a_unique_key(pinlater: Pinlater, queue: str) -> None:
     held = pinlater.ok("job", "enqueue", queue, "--body", "x", "--unique-key", f"order-{queue}").out.strip()
     by_key = ("job", "show", "--unique-key", f"order-{queue}")
@@ -94,35 +86,6 @@ def test_a_lookup_finds_the_job_that_holds_a_unique_key(pinlater: Pinlater, queu
     pinlater.ok("job", "ack", held)
     done = pinlater(*by_key)
     assert (done.code, done.err) == (1, f"error: no job holds the unique key 'order-{queue}' now\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "name jobs by their descriptors, or --unique-key"),
-        (("--queue", "q"), "--queue goes with --unique-key"),
-        (("q:s1:p1:1", "--unique-key", "k"), "Invalid value for --unique-key: name jobs, or a key, not both"),
-    ],
-)
-@pytest.mark.parametrize("command", ["show", "explain"])
-def test_a_lookup_is_of_named_jobs_or_of_a_key(
-    offline: Pinlater, command: str, arguments: tuple[str, ...], said: str
-) -> None:
-    done = offline("job", command, *arguments)
-    assert done.code == 2
-    assert said in done.err
-
-
-def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
-    put(pinlater.address, queue, "send", "bill", "other")
-    of_two = (queue, "--task", "send", "--task", "bill", "--json")
-    assert {job["task"] for job in pinlater.ok("job", "list", *of_two).json["jobs"]} == {"send", "bill"}
-    claimed = pinlater.ok("job", "dequeue", queue, "--limit", "3", "--json").json["jobs"]
-    pinlater.ok("job", "ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
-    assert pinlater.ok("job", "retry", *of_two).json == {"retried": 2, "incomplete": False, "more": False}
-    deleted = pinlater.ok("job", "delete", "--state", "PENDING", *of_two, says=RUN_DELETES_JSON).json
-    assert (deleted["deleted"], deleted["incomplete"], deleted["more"]) == (2, False, False)
-    assert pinlater.ok("job", "count", queue, "--state", "Failed", "--json").json["count"] == 1
 
 
 def test_a_retry_says_that_expired_jobs_stay_failed(pinlater: Pinlater, queue: str) -> None:
@@ -147,14 +110,8 @@ def test_a_retry_says_that_expired_jobs_stay_failed(pinlater: Pinlater, queue: s
 def test_a_retry_says_that_retried_jobs_may_have_failed_again(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def retry_failed(*_: object, **__: object) -> int:
-        return 3
-
-    async def count_jobs(*_: object, **__: object) -> JobCount:
-        return JobCount(3)
-
-    monkeypatch.setattr(AsyncClient, "retry_failed", retry_failed)
-    monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
+    monkeypatch.setattr(AsyncClient, "retry_failed", AsyncMock(return_value=3))
+    monkeypatch.setattr(AsyncClient, "count_jobs", AsyncMock(return_value=JobCount(3)))
     retried = pinlater("job", "retry", queue)
     assert (retried.out, retried.err.partition(", or not retried")[0]) == (
         "retried 3 jobs; they are due now\n",
@@ -214,7 +171,6 @@ def test_a_scan_goes_across_queues(pinlater: Pinlater, queue: str) -> None:
     assert {job["descriptor"].partition(":")[0] for job in everywhere} == {queue, other}
     cut = pinlater("job", "list", queue, other, "--limit", "1", "--json").json
     assert (len(cut["jobs"]), cut["incomplete"]) == (1, True)
-    assert pinlater("job", "list", queue, other, "--after", "1.1").code == 2
 
 
 def test_scan_and_lookup_show_task_holder_and_age(pinlater: Pinlater, queue: str) -> None:
@@ -308,19 +264,6 @@ def test_cron_shows_the_timetable_with_the_next_firings(
     assert [each["days"] for each in found] == [None, None, "both", "either"]
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_a_firing_stays_on_one_line_of_a_terminal(
-    pinlater: Pinlater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
-) -> None:
-    (tmp_path / "cron_of_mine.py").write_text(CRON_MODULE)
-    monkeypatch.chdir(tmp_path)
-    command = ("worker", "cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--next", "9")
-    lines = on_terminal(pinlater.address, columns, False, *command).splitlines()
-    assert all(len(line) <= columns for line in lines)
-    firings = [firing for line in lines for firing in re.findall(r"2030-\d\d-\d\dT\d\d:\d\d:\d\d[+]0[01]:00", line)]
-    assert len(firings) == 36
-
-
 def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: Pinlater, queue: str) -> None:
     done = pinlater.ok("queue", "config", queue, "--claim-timeout", "5m")
     rows = [line.split("\t") for line in done.out.splitlines()]
@@ -351,7 +294,8 @@ def test_queue_config_says_that_a_stored_value_is_not_in_force(capsys: pytest.Ca
     """A limits file of the server overrides what `queue config` has just stored."""
     own = QueueConfig(max_jobs_per_second=100, claim_timeout_ms=60_000)
     origins = {"max_jobs_per_second": "limits file", "claim_timeout_ms": "queue"}
-    print_config(QueueInfo("q", own, False), SettingsInForce(own._replace(max_jobs_per_second=2.0), origins), False)
+    in_force = SettingsInForce(own._replace(max_jobs_per_second=2.0), origins)
+    answer_config(CommandReply(), QueueInfo("q", own, False), in_force)
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert rows[3] == ["max_jobs_per_second", "2.0", "limits file; the queue's own 100 is stored, but not in force"]
     assert ["claim_timeout", "1m", "queue"] in rows
@@ -359,16 +303,7 @@ def test_queue_config_says_that_a_stored_value_is_not_in_force(capsys: pytest.Ca
 
 @pytest.mark.parametrize(
     ("command", "head"),
-    [
-        (("queue", "stats"), "queue "),
-        (
-            (
-                "worker",
-                "list",
-            ),
-            "worker ",
-        ),
-    ],
+    [(("queue", "stats"), "queue "), (("worker", "list"), "worker ")],
 )
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_terminal_shows_a_line_for_each_queue(
@@ -389,18 +324,20 @@ def test_a_terminal_shows_a_line_for_each_queue(
     assert all(len(line) <= columns for line in lines)
 
 
-def test_workers_are_shown_again_and_again(pinlater: Pinlater, queue: str) -> None:
-    with Client(pinlater.address, source="watched") as client:
-        client.enqueue(queue, [b"x"])
-        client.dequeue(queue)
-    command = [*COMMAND, "worker", "list", queue, "--watch", "--json", "--every", "100ms", "--server", pinlater.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize(
+    ("command", "name"), [(("worker", "list"), "workers"), (("queue", "stats"), "queues"), (("bulk", "list"), "runs")]
+)
+def test_a_watch_in_json_prints_a_document_per_line(
+    pinlater: Pinlater, queue: str, command: tuple[str, ...], name: str
+) -> None:
+    words = [*COMMAND, *command, queue, "--watch", "--json", "--every", "100ms", "--server", pinlater.address]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(30) == 130
-    assert [one["workers"][0]["worker"] for one in found] == ["watched"] * 2
+    assert all(isinstance(one[name], list) for one in found)
 
 
 def test_stats_are_shown_again_and_again_until_an_interrupt(pinlater: Pinlater, queue: str) -> None:
@@ -418,40 +355,23 @@ def test_stats_are_shown_again_and_again_until_an_interrupt(pinlater: Pinlater, 
     assert pictures[2] < pictures[3]
 
 
-def test_a_watch_in_json_prints_a_document_per_line(pinlater: Pinlater, queue: str) -> None:
-    command = [*COMMAND, "queue", "stats", queue, "--watch", "--json", "--every", "100ms", "--server", pinlater.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        found = [json.loads(process.stdout.readline()) for _ in range(2)]
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-    assert [one["queues"][0]["queue"] for one in found] == [queue] * 2
-
-
 def test_a_watch_outlives_a_restart_of_the_server_and_says_so(tmp_path: Path) -> None:
-    port = str(free_port())
-    address, server = start_server(tmp_path, "--thrift-port", port)
-    with Client(address) as client:
+    with RealServer(tmp_path) as server, Client(server.address) as client:
         client.create_queue("watched")
-    command = [*COMMAND, "queue", "stats", "watched", "--watch", "--every", "100ms", "--server", address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
-        assert watch.stdout is not None
-        assert watch.stderr is not None
-        _read_until(watch.stdout, "watched")
-        server.kill()
-        server.wait(30)
-        _read_until(watch.stderr, "no answer, still watching: ")
-        assert watch.poll() is None
-        (tmp_path / "again").mkdir()
-        _, server = start_server(tmp_path / "again", "--store", f"sqlite:{tmp_path / 'jobs.db'}", "--thrift-port", port)
-        with Client(address) as client:
+        command = [*COMMAND, "queue", "stats", "watched", "--watch", "--every", "100ms", "--server", server.address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+            assert watch.stdout is not None
+            assert watch.stderr is not None
+            _read_until(watch.stdout, "watched")
+            server.kill()
+            _read_until(watch.stderr, "no answer, still watching: ")
+            assert watch.poll() is None
+            server.start()
             client.enqueue("watched", [Job(b"")] * 4321)
-        _read_until(watch.stdout, "4321")
-        watch.send_signal(signal.SIGINT)
-        watch.communicate(timeout=30)
-        assert watch.returncode == 130
-    server.send_signal(signal.SIGTERM)
-    assert server.wait(30) == 0
+            _read_until(watch.stdout, "4321")
+            watch.send_signal(signal.SIGINT)
+            watch.communicate(timeout=30)
+            assert watch.returncode == 130
 
 
 def _read_until(lines: IO[str], text: str) -> None:
@@ -535,13 +455,10 @@ def test_an_incomplete_answer_is_marked_in_table_and_json(
     """As a server of several shards answers while one is unreachable."""
     stats_of = AsyncClient.queue_stats
 
-    async def count_jobs(*_: object, **__: object) -> JobCount:
-        return JobCount(7, incomplete=True)
-
     async def queue_stats(client: AsyncClient, *names: str) -> list[QueueStats]:
         return [stats._replace(incomplete=True) for stats in await stats_of(client, *names)]
 
-    monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
+    monkeypatch.setattr(AsyncClient, "count_jobs", AsyncMock(return_value=JobCount(7, incomplete=True)))
     monkeypatch.setattr(AsyncClient, "queue_stats", queue_stats)
     counted = pinlater("job", "count", queue)
     assert (counted.code, counted.out) == (0, "7\n")
@@ -555,53 +472,23 @@ def test_an_incomplete_answer_is_marked_in_table_and_json(
 
 
 @pytest.mark.parametrize(
-    ("command", "what"),
-    [
-        (
-            (
-                "job",
-                "retry",
-            ),
-            "retried",
-        ),
-        (("job", "delete", "--state", "failed"), "deleted"),
-    ],
+    ("command", "what"), [(("job", "retry"), "retried"), (("job", "delete", "--state", "failed"), "deleted")]
 )
-def test_changes_of_many_jobs_say_if_a_shard_was_left_out(
-    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], what: str
+@pytest.mark.parametrize("left", [JobCount(0, incomplete=True), ServerUnreachable("gone")])
+def test_changes_of_many_jobs_say_their_number_and_if_it_is_unknown_whether_all_took_part(
+    pinlater: Pinlater,
+    queue: str,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    what: str,
+    left: JobCount | Exception,
 ) -> None:
+    """A shard is unreachable after the change, or the server is."""
     assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": False, "more": False}
-
-    async def count_jobs(*_: object, **__: object) -> JobCount:
-        return JobCount(0, incomplete=True)
-
-    monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
+    monkeypatch.setattr(AsyncClient, "count_jobs", AsyncMock(side_effect=[left] * 2))
     changed = pinlater(*command, queue)
     assert (changed.code, changed.out) == (0, f"{what} 0 jobs\n")
     assert changed.err.startswith("incomplete: a shard is unreachable, or the server did not say")
-    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True, "more": False}
-
-
-@pytest.mark.parametrize(
-    ("command", "what"),
-    [
-        (
-            (
-                "job",
-                "retry",
-            ),
-            "retried",
-        ),
-        (("job", "delete", "--state", "failed"), "deleted"),
-    ],
-)
-def test_the_number_of_changed_jobs_is_printed_if_the_server_fails_right_after(
-    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], what: str
-) -> None:
-    async def count_jobs(*_: object, **__: object) -> JobCount:
-        raise ServerUnreachable("gone")
-
-    monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
     assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True, "more": False}
 
 
@@ -646,10 +533,7 @@ def test_the_list_of_bulk_runs_says_that_a_shard_is_unreachable(
     nowhere = pinlater("bulk", "list", "nope")
     assert (nowhere.code, nowhere.out, "Queue not found: nope" in nowhere.err) == (1, "", True)
 
-    async def list_bulk_runs(_client: AsyncClient, *_queues: str) -> BulkRunList:
-        return BulkRunList([], True, ["2", "3"])
-
-    monkeypatch.setattr(AsyncClient, "list_bulk_runs", list_bulk_runs)
+    monkeypatch.setattr(AsyncClient, "list_bulk_runs", AsyncMock(return_value=BulkRunList([], True, ["2", "3"])))
     done = pinlater("bulk", "list")
     assert done.err.endswith("incomplete: shards 2, 3 are unreachable, and runs that they keep may be missing\n")
     shown = pinlater("bulk", "list", "--json").json
@@ -664,10 +548,8 @@ def test_the_list_of_bulk_runs_tells_how_far_they_are_and_when_they_end(
         "r1", order, "ops", 1, looked=42, changed=40, to_look_at=100, expected=90, percent=42, left_ms=170_000
     )
 
-    async def list_bulk_runs(_client: AsyncClient, *_queues: str) -> BulkRunList:
-        return BulkRunList([running, running._replace(state=BulkState.STOPPED, left_ms=None)])
-
-    monkeypatch.setattr(AsyncClient, "list_bulk_runs", list_bulk_runs)
+    found = BulkRunList([running, running._replace(state=BulkState.STOPPED, left_ms=None)])
+    monkeypatch.setattr(AsyncClient, "list_bulk_runs", AsyncMock(return_value=found))
     shown = pinlater.ok("bulk", "list").out
     assert shown.count("42 %, done in about 3 min") == 1
     assert shown.count("40 of about 90") == 1
@@ -689,18 +571,14 @@ def test_the_list_of_bulk_runs_says_which_run_undid_another(
         undo_until_ms=86_400_000,
     )
     undo = BulkRun("u", deleted.order._replace(action=BulkAction.RESTORE, undoes="d"), "ops", 2, BulkState.DONE)
-    latest = [undo]
-
-    async def list_bulk_runs(_client: AsyncClient, *_queues: str) -> BulkRunList:
-        return BulkRunList([*latest, deleted])
-
-    monkeypatch.setattr(AsyncClient, "list_bulk_runs", list_bulk_runs)
+    listing = AsyncMock()
+    monkeypatch.setattr(AsyncClient, "list_bulk_runs", listing)
     for whole in (undo, undo._replace(state=BulkState.RUNNING)):
-        latest[:] = [whole]
+        listing.return_value = BulkRunList([whole, deleted])
         assert "undone by u" in pinlater.ok("bulk", "list").out
         assert [run["undone_by"] for run in pinlater.ok("bulk", "list", "--json").json["runs"]] == [None, "u"]
     for part in (undo._replace(detail="1 job stayed away"), undo._replace(state=BulkState.STOPPED)):
-        latest[:] = [part]
+        listing.return_value = BulkRunList([part, deleted])
         assert "until 1970-01-02T00:00:00.000Z" in pinlater.ok("bulk", "list").out
         assert pinlater.ok("bulk", "list", "--json").json["runs"][1]["undone_by"] is None
 
@@ -713,22 +591,6 @@ def test_a_bulk_run_knows_what_the_dry_run_told(pinlater: Pinlater) -> None:
     assert (run["expected"], run["order"]["expected"]) == (7, 7)
 
 
-@pytest.mark.parametrize(
-    ("command", "needs"),
-    [
-        (("bulk", "start", "q", "--action", "delete"), "pending, in_progress, succeeded or failed"),
-        (("bulk", "start", "q", "--action", "cancel"), "pending or in_progress"),
-        (("job", "delete", "q"), "pending, in_progress, succeeded, failed; or name jobs with --descriptor"),
-    ],
-)
-def test_no_state_of_the_jobs_that_end_is_taken_for_granted(
-    offline: Pinlater, command: tuple[str, ...], needs: str
-) -> None:
-    refused = offline(*command)
-    assert refused.code == 2
-    assert re.match(rf"error: Invalid value for --state: \w+ needs the state of the jobs: {needs} \(see: ", refused.err)
-
-
 def test_bulk_commands_say_which_jobs_and_that_a_run_had_ended(pinlater: Pinlater, queue: str) -> None:
     pinlater.ok("job", "enqueue", queue, *(part for number in range(12) for part in ("--body", str(number))))
     order = ("bulk", "start", queue, "--action", "delete", "--state", "pending")
@@ -736,9 +598,6 @@ def test_bulk_commands_say_which_jobs_and_that_a_run_had_ended(pinlater: Pinlate
     assert would.out.startswith("12 pending jobs would change\n")
     assert would.err == "these are the newest 10 of them\n"
     assert pinlater("bulk", "start", queue, "--action", "retry", "--dry-run").out == "0 failed jobs would change\n"
-    refused = pinlater("bulk", "start", queue, "--action", "cancel", "--state", "failed")
-    assert refused.code == 2
-    assert "--state: cancel changes no failed jobs, only pending or in_progress ones" in refused.err
     begun = pinlater(*order)
     assert begun.err.startswith(f"the servers delete pending jobs of {queue} now: ")
     run = begun.out.strip()

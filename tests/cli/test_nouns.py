@@ -112,21 +112,3 @@ def test_a_worker_is_run_with_and_without_the_word(
     for arguments in (("no_such:worker",), ("--concurrency", "2", "no_such:worker")):
         assert offline(*words, *arguments).err == "error: no module 'no_such' here or installed\n"
     assert offline(*words, "--queues", "list", "no_such:worker").err == "error: no module 'no_such' here or installed\n"
-
-
-def test_an_option_before_a_command_of_workers_is_answered_as_before_any_other(offline: Pinlater) -> None:
-    """`pinlater worker` alone takes options of `worker run`."""
-    for group, arguments in (
-        ("worker", ("--watch", "list")),
-        ("worker", ("--server", "127.0.0.1:9010", "list")),
-        ("job", ("--server", "127.0.0.1:9010", "list")),
-    ):
-        told = (
-            f"error: No such option: {arguments[0]}. Write the options of a command behind it: pinlater {group} COMMAND"
-        )
-        assert offline(group, *arguments).err.startswith(told)
-
-
-def test_help_and_mistakes_of_the_noun_worker_are_its_own(offline: Pinlater) -> None:
-    assert "Did you mean 'list'?" in offline("worker", "lst").err
-    assert "Usage: pinlater worker" in offline("worker", "--help").out

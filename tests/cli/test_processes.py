@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import COMMAND, Pinlater, start_server
+from pinlater.client import Client
+from pinlater.testing import RealServer
+from tests.cli.conftest import COMMAND, Pinlater
 from tests.databases.ports import free_port
 
 WORKER = """
@@ -133,35 +135,22 @@ def test_a_module_that_fails_says_where_and_shows_its_traceback_if_wanted(tmp_pa
     assert json.loads(as_json.stderr)["error"] == said
 
 
-def test_a_worker_goes_on_when_its_server_was_killed_and_is_back(tmp_path: Path) -> None:
-    port = str(free_port())
-    address, server = start_server(tmp_path, "--thrift-port", port)
-    environment = os.environ | {"PINLATER_SERVERS": address}
+def test_a_worker_goes_on_when_its_server_was_killed_and_is_back(
+    tmp_path: Path, started: list[subprocess.Popen[str]]
+) -> None:
     (tmp_path / "jobs.py").write_text(WORKER.format(queue="q"))
-
-    def run(*arguments: str) -> None:
-        subprocess.run([*COMMAND, *arguments], env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL)
-
-    run("queue", "create", "q", "q_threads")
-    worker = subprocess.Popen(
-        [*COMMAND, "worker", "jobs:worker"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        run("job", "enqueue", "q", "--body", "before")
+    with RealServer(tmp_path) as server, Client(server.address) as client:
+        for name in ("q", "q_threads"):
+            client.create_queue(name)
+        worker = start_worker(started, tmp_path, server.address)
+        client.enqueue("q", [b"before"])
         assert read_line(worker) == "ran before\n"
         server.kill()
-        server.wait()
-        _, server = start_server(tmp_path, "--thrift-port", port)
-        run("job", "enqueue", "q", "--body", "after")
+        server.start()
+        client.enqueue("q", [b"after"])
         assert read_line(worker) == "ran after\n"
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 0
-    finally:
-        for process in (worker, server):
-            process.kill()
-            process.wait()
-        if worker.stdout is not None:
-            worker.stdout.close()
 
 
 def test_the_demo_ends_with_every_job_accounted_for(tmp_path: Path) -> None:
@@ -264,24 +253,6 @@ def ready(port: int) -> bool:
         connection.close()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_output_that_can_not_be_written_is_one_line_and_no_bug() -> None:
-    done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m pinlater server version >/dev/full"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (1, "error: the output can't be written: No space left on device\n")
-
-
-def test_the_demo_shows_plain_lines_where_there_is_no_terminal() -> None:
-    done = subprocess.run([*COMMAND, "demo", "--jobs", "300"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("server: 127.0.0.1:")
-    assert "every job ended as it should" in done.stdout
-    assert "\x1b" not in done.stdout
-
-
 def test_an_interrupted_load_still_says_what_it_measured(server_address: str, queue: str) -> None:
     command = [*COMMAND, "bench", "load", "--server", server_address, "--queue", queue, "--num-queries", "-1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -303,19 +274,14 @@ def test_a_reader_that_goes_away_is_no_error(pinlater: Pinlater, queue: str) -> 
 
 
 def test_a_job_enqueued_while_its_server_restarts_is_stored(tmp_path: Path) -> None:
-    port = str(free_port())
-    address, server = start_server(tmp_path, "--thrift-port", port)
-    enqueue = [*COMMAND, "job", "enqueue", "q", "--body", "x", "--server", address, "--timeout", "60s"]
-    try:
-        subprocess.run([*COMMAND, "queue", "create", "q", "--server", address], check=True, capture_output=True)
-        server.terminate()
-        assert server.wait(30) == 0
+    with RealServer(tmp_path) as server:
+        with Client(server.address) as client:
+            client.create_queue("q")
+        server.stop()
+        enqueue = [*COMMAND, "job", "enqueue", "q", "--body", "x", "--server", server.address, "--timeout", "60s"]
         with subprocess.Popen(enqueue, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
             assert waiting.stderr is not None
             assert waiting.stderr.readline().endswith("trying until --timeout 60s\n")
-            _, server = start_server(tmp_path, "--thrift-port", port)
+            server.start()
             out, err = waiting.communicate(timeout=60)
         assert (waiting.returncode, out.startswith("q:"), err) == (0, True, "")
-    finally:
-        server.kill()
-        server.wait()

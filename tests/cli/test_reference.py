@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pinlater.cli import output
-from pinlater.cli.commands.bulk import _as_json
-from pinlater.cli.reference import page
+from pinlater.cli.commands.bulk import as_json
+from scripts.reference.commands import page
 from scripts.reference.regions import stored
 from tests.cli.conftest import every_command
 from tests.cli.table_samples import BULK_RUN, JOB
@@ -55,4 +55,4 @@ def test_the_document_of_each_command_with_json_has_a_row() -> None:
 
 def test_the_page_has_each_key_of_a_job_and_of_a_bulk_run() -> None:
     assert keys_of("JOB") == set(output.info_json(JOB._replace(body=None)))
-    assert keys_of("RUN") == set(_as_json(BULK_RUN))
+    assert keys_of("RUN") == set(as_json(BULK_RUN))

@@ -189,10 +189,7 @@ def test_a_shard_is_drained_and_removed(
         while jobs := client.dequeue("emails", limit=100).jobs:
             client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
     waited = shards("drain", "2")
-    assert waited.out.splitlines() == [
-        "2: 0 live jobs left",
-        "2 is empty; `pinlater shards remove 2` removes it",
-    ]
+    assert waited.out.splitlines() == ["2: 0 live jobs left", "2 is empty; `pinlater shards remove 2` removes it"]
     assert waited.err == (
         "the file is changed; waiting until no live jobs are left. "
         "Ctrl-C ends only the display; with `--no-wait` there is no waiting\n"

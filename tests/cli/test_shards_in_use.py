@@ -109,31 +109,6 @@ def test_a_thrift_port_given_as_http_is_answered_with_the_servers_own_words(
 
 
 @ON_MYSQL
-def test_server_and_http_exclude_each_other(shards: Callable[..., Done]) -> None:
-    done = shards("status", "--server", "a:9010", "--http", "a:9999")
-    assert (done.code, "--server and --http exclude each other" in done.err) == (exits.USAGE, True)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("shards", "list"),
-        ("shards", "drain", "2"),
-        ("shards", "remove", "2"),
-        (
-            "server",
-            "migrate",
-        ),
-    ],
-)
-def test_commands_that_ask_no_server_say_so(offline: Pinlater, command: tuple[str, ...]) -> None:
-    done = offline(*command, "--server", "a:9010")
-    assert done.code == exits.USAGE
-    asks = "No such option: --server. The command asks the store itself, and no server"
-    assert done.err.startswith(f"error: {asks} (see: ")
-
-
-@ON_MYSQL
 def test_status_names_the_server_whose_pages_it_asked(
     shards: Callable[..., Done], offline: Pinlater, serve: Callable[[], RealServer], place: ServedShards
 ) -> None:

@@ -83,34 +83,6 @@ def test_a_load_beyond_the_workers_leaves_jobs_and_breaks_no_promise(offline: Pi
     assert done.json["broken_promises"] == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (("--servers", "0"), "0 is not from 1 to 100"),
-        (("--fault", "nonsense@1m"), "'nonsense@1m' names no fault: there are kill-server, "),
-        (("--fault", "kill-server"), "is not NAME@TIME[+DURATION][:NUMBER]"),
-        (("--fault", "kill-server@20s"), "begins after the simulated time, which ends at 20s"),
-        (("--fault", "kill-server@10s+11s"), "ends after the simulated time, which ends at 20s"),
-        (("--fault", "kill-server@1s:4"), "names server 4, and there are 3"),
-        (("--fault", "kill-worker@1s:0"), "names worker 0, and there are 3"),
-        (("--fault", "bad-network@1s+1s:1"), "takes no number"),
-        (("--fault", "kill-server@1x"), "is not a duration"),
-        (("--rate", "0"), "the rate must be more than 0"),
-        (("--queue", "a=1"), "--rate and --queue exclude each other"),
-    ],
-)
-def test_a_wrong_option_is_an_error_that_says_why(offline: Pinlater, arguments: tuple[str, ...], problem: str) -> None:
-    done = offline(*SMALL, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert problem in done.err
-
-
-def test_a_wrong_queue_is_an_error_that_says_why(offline: Pinlater) -> None:
-    for queue, problem in (("a", "is not NAME=RATE"), ("a-b=1", "letters, digits"), ("a=x", "is not NAME=RATE")):
-        done = offline("bench", "simulate", "--queue", queue)
-        assert (done.code, problem in done.err) == (2, True)
-
-
 def test_a_broken_promise_is_code_1_with_the_seed_and_the_history(
     offline: Pinlater, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,7 +9,8 @@ import pytest
 from pinlater.cli import exits
 from pinlater.domain.access import digest_of
 from pinlater.server.access.last_use import note_last_uses
-from tests.cli.conftest import Pinlater, start_server
+from pinlater.testing import RealServer
+from tests.cli.conftest import Pinlater
 
 
 @pytest.fixture
@@ -133,9 +134,8 @@ def test_commands_send_the_token_of_their_file(
     for role in ("admin", "read", "produce"):
         files[role] = tmp_path / f"{role}.token"
         files[role].write_text(offline.ok("token", "create", role, "--role", role, "--tokens", str(file)).out)
-    address, process = start_server(tmp_path, "--tokens", str(file))
-    try:
-        pinlater = Pinlater(monkeypatch, capfd, address)
+    with RealServer(tmp_path, "--tokens", str(file)) as server:
+        pinlater = Pinlater(monkeypatch, capfd, server.address)
         done = pinlater("queue", "list")
         assert (done.code, "PINLATER_TOKEN" in done.err) == (exits.REFUSED, True)
         monkeypatch.setenv("PINLATER_TOKEN_FILE", str(files["admin"]))
@@ -148,6 +148,3 @@ def test_commands_send_the_token_of_their_file(
         assert (done.code, "createQueue needs the role" in done.err) == (exits.REFUSED, True)
         monkeypatch.setenv("PINLATER_TOKEN_FILE", str(files["admin"]))
         pinlater.ok("queue", "delete", "mail", "--no-password")
-    finally:
-        process.terminate()
-        process.wait()

@@ -21,7 +21,8 @@ from rich.cells import cell_len
 
 from pinlater.cli import notes, watch_window
 from pinlater.client import Client, Job
-from tests.cli.conftest import COMMAND, Pinlater, start_server
+from pinlater.testing import RealServer
+from tests.cli.conftest import COMMAND, Pinlater
 
 CLEAR = "\x1b[H\x1b[2J"
 LINES = [f"line {number}" for number in range(30)]
@@ -166,16 +167,15 @@ def test_the_worker_in_trouble_stays_in_sight(pinlater: Pinlater, queue: str) ->
 
 
 def test_a_watch_that_gets_no_answer_says_so_below_the_picture(tmp_path: Path) -> None:
-    address, server = start_server(tmp_path)
     names = [f"q_{number:02}" for number in range(40)]
-    with Client(address) as client:
-        for name in names:
-            client.create_queue(name)
-    with watched(address, 120, 24, "queue", "stats") as watch:
-        watch.picture(is_cut)
-        server.kill()
-        server.wait(30)
-        shown = watch.picture(lambda lines: "no answer, still watching" in lines[-1])
+    with RealServer(tmp_path) as server:
+        with Client(server.address) as client:
+            for name in names:
+                client.create_queue(name)
+        with watched(server.address, 120, 24, "queue", "stats") as watch:
+            watch.picture(is_cut)
+            server.kill()
+            shown = watch.picture(lambda lines: "no answer, still watching" in lines[-1])
     assert len(shown) == 23
     assert shown[1].startswith("q_00")
     assert is_cut(shown[:-1])

@@ -57,6 +57,15 @@ def test_the_shards_are_listed_without_a_driver(shards: list[str]) -> None:
     assert [shard["name"] for shard in json.loads(done.stdout)["shards"]] == ["1", "2"]
 
 
+@pytest.mark.parametrize(
+    ("words", "code"), [("--help", 0), ("bench load -s 127.0.0.1:1", 3), ("serve", 1), ("worker", 2)]
+)
+def test_commands_for_jobs_work_without_the_servers_packages(words: str, code: int) -> None:
+    done = run(*words.split(), hidden=SERVER)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    assert ("[server]" in done.stderr) == (words == "serve")
+
+
 def test_a_worker_whose_program_needs_an_extra_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,16 +93,7 @@ def test_an_entry_is_marked_and_unmarked_without_a_driver_if_nothing_is_asked(sh
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("shards", "status"),
-        (
-            "server",
-            "migrate",
-        ),
-    ],
-)
+@pytest.mark.parametrize("arguments", [("shards", "status"), ("server", "migrate")])
 def test_a_command_that_needs_a_missing_driver_says_what_to_install(
     arguments: tuple[str, ...], shards: list[str]
 ) -> None:

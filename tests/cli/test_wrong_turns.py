@@ -16,54 +16,10 @@ from tests.cli.conftest import RUN_DELETES, Pinlater
 GROUP = "0123456789abcdef"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("job", "count", "q", "--priority", "high"), "--priority: 'high' is not a whole number"),
-        (("bulk", "start", "q", "--action", "retry", "--rate", "x"), "--rate: 'x' is not a number"),
-        (("job", "dequeue", "q", "--limit", "x"), "--limit: 'x' is not a whole number"),
-        (("job", "dequeue", "q", "--limit", "0"), "--limit: 0 is too small: at least 1"),
-        (("console", "--port", "99999"), "--port: 99999 is not from 0 to 65535"),
-        (("bench", "load", "--dequeue-success-percent", "101"), "'101' is not a whole number from 0 to 100"),
-        (("job", "failures", "q", "--mute", GROUP, "--for", "90d"), "--for: '90d' must be more than 0 and at most 30d"),
-        (("job", "retry", "q", "--group", "nope"), "--group: 'nope' is not the name of a group: 16 hexadecimal digits"),
-        (("job", "list", "q", "--group", "nope"), "--group: 'nope' is not the name of a group"),
-        (("audit", "--since", "soon"), "--since: 'soon' is not a time; write 2030-01-31T12:00:00Z"),
-        (("audit", "--since", "soon"), "or a span before now such as 2h or 7d"),
-        (
-            (
-                "server",
-                "import-original",
-            ),
-            "--from: name the old database server, as --from mysql://USER@HOST:PORT/",
-        ),
-        (("server", "import-original", "--from", "x"), "--from: it is not an address: write mysql://USER@HOST:PORT/"),
-        (("job", "count", "q", "--state"), "Option --state requires an argument. (see: pinlater job count --help)"),
-        (("queue", "config", "q", "--max-backlog"), "(see: pinlater queue config --help)"),
-        (("queue", "list", "--server", ""), "--server: no server given; write host:port"),
-        (
-            ("server", "version", "-s", "file:no-tokens"),
-            "--server: server set no-tokens: can't be read: No such file or directory",
-        ),
-        (("server", "version", "-s", " , "), "--server: no server given; write host:port"),
-        (("queue", "delete", "q", "--no-password", "--password-stdin"), "exclude each other"),
-    ],
-)
-def test_a_wrong_value_is_told_in_plain_words(offline: Pinlater, arguments: tuple[str, ...], says: str) -> None:
-    done = offline(*arguments)
-    assert (done.code, done.err.count("\n")) == (exits.USAGE, 1)
-    assert says in done.err
-
-
 def test_a_password_is_no_argument_and_is_not_repeated(offline: Pinlater) -> None:
     done = offline("server", "hash-password", "open-sesame")
     assert (done.code, "open-sesame" in done.err) == (exits.USAGE, False)
     assert "A password is no argument" in done.err
-
-
-def test_standard_input_without_a_password_is_told_as_such(offline: Pinlater) -> None:
-    done = offline("server", "hash-password")
-    assert (done.code, "standard input is empty; run the command on a terminal, or pipe" in done.err) == (2, True)
 
 
 def test_what_does_not_exist_is_told_by_an_answer_that_does_not_need_it(pinlater: Pinlater, queue: str) -> None:

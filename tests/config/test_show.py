@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from pinlater.cli import exits
+from pinlater.cli.call import with_options
 from pinlater.cli.commands.server.hash_password import hash_password as hash_password_command
 from pinlater.cli.commands.server.settings import settings
 from pinlater.domain.passwords import hash_password, verify_password
@@ -19,8 +20,8 @@ from pinlater.server.config.schema import keys
 from pinlater.server.config.show import HIDDEN, shown_settings
 
 app = typer.Typer()
-app.command()(settings)
-app.command("hash-password")(hash_password_command)
+app.command()(with_options(settings))
+app.command("hash-password")(with_options(hash_password_command))
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping, Sequence
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
 
 from pinlater.cli import options
+from pinlater.cli.call import OptionGroup
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
 from pinlater.domain.job_filter import FILTER_FIELDS, FieldKind, FilterFault, FilterField, JobFilter, filter_from
@@ -23,11 +23,15 @@ _METAVARS = {FieldKind.HEADERS: "NAME=VALUE", FieldKind.TEXT: "TEXT", FieldKind.
 _SHORT = {"priority": "-p"}
 
 
-class ChosenJobs:
+class ChosenJobs(OptionGroup):
     """The values of the options."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, **given: Any) -> None:
         self._given = given
+
+    @classmethod
+    def parameters(cls) -> Sequence[Parameter]:
+        return list(map(_parameter, FILTER_FIELDS))
 
     @property
     def is_all(self) -> bool:
@@ -49,40 +53,13 @@ class ChosenJobs:
             raise typer.BadParameter(fault.text, param_hint=_option(fault.field)) from None
 
 
-ALL_JOBS = ChosenJobs({})
-
-
-def with_filter(command: Callable[..., None]) -> Callable[..., None]:
-    """Replaces the command's parameter of the type `ChosenJobs` by the options; the command gets their values in it."""
-    signature = inspect.signature(command, eval_str=True)
-    parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.annotation is ChosenJobs:
-            parameters += map(_parameter, FILTER_FIELDS)
-        else:
-            parameters.append(parameter)
-
-    shown = signature.replace(parameters=parameters)
-
-    @wraps(command)
-    def with_values(*args: Any, **named: Any) -> None:
-        bound = shown.bind(*args, **named)
-        bound.apply_defaults()
-        given = bound.arguments
-        chosen = {field.asked: given.pop(field.asked) for field in FILTER_FIELDS}
-        command(chosen=ChosenJobs(chosen), **given)
-
-    with_values.__signature__ = shown  # type: ignore[attr-defined]
-    return with_values
-
-
 def _option(field: FilterField) -> str:
     return f"--{field.asked.replace('_', '-')}"
 
 
-def _parameter(field: FilterField) -> inspect.Parameter:
+def _parameter(field: FilterField) -> Parameter:
     names = [_option(field), *([_SHORT[field.word]] if field.word in _SHORT else [])]
     metavar = "SPAN" if field.span else _METAVARS.get(field.kind)
     option = typer.Option(*names, metavar=metavar, help=(field.span_text or field.text).replace("`", ""))
     kind: Any = Annotated[_TYPES.get(field.kind, str | None), option]
-    return inspect.Parameter(field.asked, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+    return Parameter(field.asked, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)

@@ -19,6 +19,7 @@ import typer
 import typer.core
 
 from pinlater.cli import exits
+from pinlater.cli.call import with_options
 from pinlater.cli.connection_options import tls_options, token_options
 from pinlater.cli.hide_passwords import holds_password
 from pinlater.cli.queue_argument import accept_queue_option
@@ -109,7 +110,7 @@ def _load(words: tuple[str, ...], leaf: Leaf) -> Any:
         function = _missing(words, leaf, error)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
     settings = getattr(function, "context_settings", None)
-    alone.command(words[-1], context_settings=settings)(function)
+    alone.command(words[-1], context_settings=settings)(with_options(function))
     command: Any = typer.main.get_command(alone)
     accept_queue_option(command)
     name_in_errors(command)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from pinlater.cli import exits, notes
 from pinlater.cli.connection_options import CONNECTION
-from pinlater.cli.waiting import say_waiting
 from pinlater.client import AsyncClient
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, servers_by_default
 from pinlater.client.errors import PinLaterError
@@ -23,7 +23,6 @@ from pinlater.domain.durations import duration_ms
 from pinlater.domain.errors import DescriptorInvalid
 from pinlater.domain.job import JobState
 
-T = TypeVar("T")
 _COMPLETION_MS = 1_000
 _EPOCH_MS_MIN = 10**11  # 1973
 _EPOCH_MS_MAX = 253_402_300_799_999  # the end of the year 9999
@@ -68,25 +67,14 @@ def timeout_s(given: str | float) -> float:
     return seconds
 
 
-TimeoutSeconds = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        parser=timeout_s,
-        metavar="DURATION",
-        rich_help_panel=CONNECTION,
-        help="How long to wait for an answer: 500ms, 5s, 2m; without a unit in seconds.",
-    ),
-]
+def _timeout(text: str) -> Any:
+    return typer.Option("--timeout", parser=timeout_s, metavar="DURATION", rich_help_panel=CONNECTION, help=text)
+
+
+_FORMS = "500ms, 5s, 2m; without a unit in seconds."
+TimeoutSeconds = Annotated[float, _timeout(f"How long to wait for an answer: {_FORMS}")]
 TimeoutAndWaitSeconds = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        parser=timeout_s,
-        metavar="DURATION",
-        rich_help_panel=CONNECTION,
-        help="How long to wait for an answer, also while no server accepts connections: 500ms, 5s, 2m; without a unit in seconds.",
-    ),
+    float, _timeout(f"How long to wait for an answer, also while no server accepts connections: {_FORMS}")
 ]
 
 
@@ -163,26 +151,9 @@ STATES = ", ".join(state.value for state in State)
 _STATE: Any = typer.Option("--state", case_sensitive=False, metavar="STATE", help=f"Jobs in this state: {STATES}.")
 StateOption = Annotated[State, _STATE]
 StateIfAny = Annotated[State | None, _STATE]
+Delay = Annotated[str | None, typer.Option(help="Due after this span: 90s, 5m, 2h, 1d.")]
+At = Annotated[str | None, typer.Option(help="Due at this time: 2030-01-31T12:00:00Z, now, or ms.")]
 Future = Annotated[bool, typer.Option("--future", help="Pending jobs that are not due yet, instead of those that are.")]
-
-
-def ask(
-    server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable[T]], *, wait_for_servers: bool = False
-) -> T:
-    """Runs `action` with an open client. An error becomes a line on standard error and an exit code.
-
-    `wait_for_servers`: for the commands that scripts produce and work jobs with. Commands that only show something report it at once.
-    """
-
-    async def run() -> T:
-        client = client_for(server, timeout_s, wait_for_servers=wait_for_servers)
-        if wait_for_servers:
-            say_waiting(client, timeout_s)
-        async with client:
-            return await action(client)
-
-    with exits.reported():
-        return asyncio.run(run())
 
 
 def client_for(
@@ -213,14 +184,21 @@ def client_for(
         raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
+@contextlib.contextmanager
+def naming(option: str, value: object = None) -> Iterator[None]:
+    """Turns a ValueError into a usage error that names the option, and the value if its text goes on from there."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error) if value is None else f"{value!r} {error}", param_hint=option) from None
+
+
 def span_ms(text: str | None, option: str) -> int | None:
     """Milliseconds of a duration such as `90s` or `10m`; a number without a unit is in seconds. An error names `option`."""
     if text is None:
         return None
-    try:
+    with naming(option, text):
         return duration_ms(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} {error}", param_hint=option) from None
 
 
 def moment_ms(text: str | None, option: str = "--at") -> int | None:

@@ -15,13 +15,13 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from pinlater.cli import exits, notes, tables
 from pinlater.client import waiting
-from pinlater.client.values import AckResult, ClaimedJob, JobInfo, MovedJob
+from pinlater.client.values import ClaimedJob, JobInfo
 from pinlater.domain import wording
 from pinlater.domain.body_masks import MASKED_VALUE
 from pinlater.domain.clock import SystemClock
@@ -34,7 +34,10 @@ from pinlater.domain.job import (
     source_of_claim,
 )
 
+T = TypeVar("T")
 Row = Sequence[object]
+Columns = Mapping[str, Callable[[T], object]]
+"""The columns of a table by name, with what each shows of an item."""
 
 
 def print_json(data: object, *, in_one_line: bool = False) -> None:
@@ -132,17 +135,22 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, without_rows: st
 
 
 def print_narrow_table(
-    columns: Sequence[str], rows: Sequence[Row], *, shorter: Mapping[str, str], without_rows: str = tables.NONE
+    columns: Columns[T], items: Sequence[T], *, shorter: Mapping[str, str], without_rows: str = tables.NONE
 ) -> None:
-    """Prints like `print_table`; a table too wide for the terminal gets the `shorter` names of columns and loses columns without
-    information."""
-    print_lines(tables.narrow_table(columns, _cells(rows), tables.screen(), shorter=shorter, without_rows=without_rows))
+    """Prints a row for each item like `print_table`; a table too wide for the terminal gets the `shorter` names of columns and loses
+    columns without information."""
+    rows = _cells([[shown(item) for shown in columns.values()] for item in items])
+    print_lines(tables.narrow_table(list(columns), rows, tables.screen(), shorter=shorter, without_rows=without_rows))
 
 
-def print_blocks(
-    columns: Sequence[str], rows: Sequence[Row], head: str = "", *, without_rows: str = tables.NONE
-) -> None:
-    """Prints like `print_table`; a table too wide for the terminal becomes one block a row, headed by `head` and the row's first cell."""
+def print_blocks(columns: Columns[T], items: Sequence[T], head: str = "", *, without_rows: str = tables.NONE) -> None:
+    """Prints a row for each item like `print_table`; a table too wide for the terminal becomes one block a row, headed by `head` and the
+    row's first cell."""
+    print_rows(list(columns), [[shown(item) for shown in columns.values()] for item in items], head, without_rows)
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Row], head: str = "", without_rows: str = tables.NONE) -> None:
+    """Prints rows as `print_blocks` prints items."""
     print_lines(tables.blocks_or_table(columns, _cells(rows), tables.screen(), head, without_rows=without_rows))
 
 
@@ -316,24 +324,3 @@ def info_json(job: JobInfo) -> dict[str, Any]:
     known["headers"] = dict(job.headers)
     known["attempts"] = [attempt._asdict() for attempt in job.attempts]
     return {**known, **body_json(job.body)}
-
-
-def moved_json(result: MovedJob) -> Mapping[str, Any]:
-    """Returns the outcome for a job whose priority was to be changed."""
-    return {
-        "descriptor": result.descriptor,
-        "outcome": result.outcome.name,
-        "moved_to": result.moved_to or None,
-        "holder": result.holder or None,
-        "held_since_ms": result.held_since_ms,
-    }
-
-
-def result_json(result: AckResult) -> Mapping[str, Any]:
-    """Returns the outcome of an ack or a cancel."""
-    return {
-        "descriptor": result.descriptor,
-        "outcome": result.outcome.name,
-        "holder": result.holder or None,
-        "held_since_ms": result.held_since_ms,
-    }

@@ -1,45 +1,50 @@
-"""Options for the quota of a token, and its display."""
+"""OptionGroup for the quota of a token, and its display."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from pinlater.cli import options
+from pinlater.cli.call import OptionGroup
 from pinlater.server.access.quotas import OwnQuota, check_bytes
 from pinlater.server.access.tokens import QUOTA_FIELDS
 from pinlater.server.config.units import size_bytes
 
-MaxConnections = Annotated[
-    str | None,
-    typer.Option(
-        "--max-connections",
-        metavar="N",
-        help="Most connections to each server process; 0: no bound; default: as the server says.",
-    ),
-]
-MaxPolls = Annotated[
-    str | None, typer.Option("--max-polls", metavar="N", help="Most dequeues that wait for jobs; or 0, or default.")
-]
-MaxBytes = Annotated[
-    str | None,
-    typer.Option(
-        "--max-bytes-in-flight",
-        metavar="SIZE",
-        help="Most bytes of unanswered requests and unread answers, as 64MiB; or 0, or default.",
-    ),
-]
 _DEFAULT = "default"
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
-def changed_quota(quota: OwnQuota, connections: str | None, polls: str | None, bytes_in_flight: str | None) -> OwnQuota:
-    """The quota with the bounds that the options give; a bound whose option is missing stays."""
-    return OwnQuota(
-        quota.connections if connections is None else _number(connections, "--max-connections"),
-        quota.polls if polls is None else _number(polls, "--max-polls"),
-        quota.bytes_in_flight if bytes_in_flight is None else _size(bytes_in_flight, "--max-bytes-in-flight"),
-    )
+@dataclass(frozen=True)
+class QuotaOptions(OptionGroup):
+    """The bounds that the options give."""
+
+    max_connections: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Most connections to each server process; 0: no bound; default: as the server says."
+        ),
+    ] = None
+    max_polls: Annotated[
+        str | None, typer.Option(metavar="N", help="Most dequeues that wait for jobs; or 0, or default.")
+    ] = None
+    max_bytes_in_flight: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Most bytes of unanswered requests and unread answers, as 64MiB; or 0, or default."
+        ),
+    ] = None
+
+    def change(self, quota: OwnQuota) -> OwnQuota:
+        """Returns the quota with these bounds; a bound whose option is missing stays."""
+        connections, polls, size = self.max_connections, self.max_polls, self.max_bytes_in_flight
+        return OwnQuota(
+            quota.connections if connections is None else _number(connections, "--max-connections"),
+            quota.polls if polls is None else _number(polls, "--max-polls"),
+            quota.bytes_in_flight if size is None else _size(size, "--max-bytes-in-flight"),
+        )
 
 
 def _number(text: str, option: str) -> int | None:
@@ -57,10 +62,8 @@ def _size(text: str, option: str) -> int | None:
         bound = int(text) if text.isascii() and text.isdigit() else size_bytes(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} {error}, or default", param_hint=option) from None
-    try:
+    with options.naming(option):
         return check_bytes(bound)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def shown_quota(quota: OwnQuota) -> str:

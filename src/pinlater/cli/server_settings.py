@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pinlater.cli import exits
+from pinlater.cli.call import OptionGroup
 from pinlater.cli.hide_passwords import hide_passwords
 
 if TYPE_CHECKING:
@@ -36,6 +38,24 @@ ShardFile = Annotated[
 MoreSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated.")
 ]
+
+
+@dataclass(frozen=True)
+class StoreOptions(OptionGroup):
+    """The options that name the store."""
+
+    config: ConfigFile = None
+    store: Store = None
+    shards: ShardFile = None
+
+    @property
+    def named(self) -> str | Given | None:
+        """The value of `--store` or, in its place, `--shards`; problems then name the flag that was given."""
+        return store_of(self.store, self.shards)
+
+    def settings(self, *, driver_needed: bool = True) -> Settings:
+        """The settings that `serve` would start with, for commands that work on the store without a server."""
+        return settings_for(self.config, self.named, driver_needed=driver_needed)
 
 
 def store_of(store: str | None, shards: Path | None) -> str | Given | None:

@@ -1,35 +1,31 @@
-"""How `shards status` shows the reports of databases and a server about the shards."""
+"""How `shards` shows the reports of databases and a server, and refuses to drain or remove a shard that does not answer: the operator waits
+for it, or gives it up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pinlater.cli import notes, output
+from pinlater.cli import exits, notes, output
 from pinlater.cli.server_views import ServerView
 from pinlater.cli.shard_queries import Seen, as_json
 from pinlater.client._servers import SERVERS_VARIABLE
 
 LOST = "lost"
 """Shown instead of whether a shard is reachable, or whether it accepts enqueues."""
+_ABOUT_LOST_SHARDS = '"A shard whose data are lost for good" in docs/how-to/operate-mysql.md'
+_NO_DRAIN = (
+    "Do not drain it: after a change of the shards, servers refuse all unique keys until it answers, and not only those "
+    "that belong to it. "
+)
 _NO_SERVER = f"in use: no server was asked; --server HOST:PORT or {SERVERS_VARIABLE} names one"
 
 
 def print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: int) -> None:
     """Prints a table of what the databases and the server report, followed by notes about single shards."""
-    columns = [
-        "shard",
-        "address",
-        "reachable",
-        "in use",
-        "dequeue only",
-        "schema",
-        "servers",
-        "live",
-        "finished",
-        "size",
-    ]
-    output.print_blocks(columns, [_row(shard, view) for shard in seen], head="shard ")
+    names = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished", "size"]
+    output.print_rows(names, [_row(shard, view) for shard in seen], head="shard ")
     notes.write(_NO_SERVER if view is None else view.problem or _source(view))
     for shard in seen:
         for line in _remarks(shard, max_body_bytes):
@@ -88,3 +84,31 @@ def status_as_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
         "used_bytes": None if look is None else look.size.used_bytes,
         "limit_bytes": None if look is None else look.size.limit_bytes,
     }
+
+
+def refuse_to_remove(name: str, seen: Sequence[Seen]) -> None:
+    """Ends the command if one of these databases of the shard does not answer."""
+    for shard in seen:
+        if shard.look is None:
+            warning = _NO_DRAIN if shard.place.takes_enqueues else ""
+            _fail(name, shard, f"can't be asked whether it is empty: {_reason(shard)}. {warning}")
+
+
+def refuse_to_drain(name: str, seen: Sequence[Seen]) -> None:
+    """Ends the command if one of these databases of the shard does not answer."""
+    for shard in seen:
+        if shard.look is None:
+            _fail(name, shard, f"does not answer: {_reason(shard)}. {_NO_DRAIN}--anyway drains it all the same. ")
+
+
+def _reason(shard: Seen) -> str:
+    """Returns the reason as part of a sentence."""
+    return (shard.error or "").removesuffix(".")
+
+
+def _fail(name: str, shard: Seen, problem: str) -> None:
+    exits.fail(
+        f"{shard.place.name} {problem}If its data may come back, wait until it answers. If they are lost for good, "
+        f"`pinlater shards remove {name} --lost` gives it up, with all its jobs (see {_ABOUT_LOST_SHARDS})",
+        exits.BUSY,
+    )

@@ -6,34 +6,45 @@ import asyncio
 import functools
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import typer
 
 from pinlater.cli import notes, options, output, watch_window
+from pinlater.cli.call import OptionGroup, ServerCall
+from pinlater.client import AsyncClient
 from pinlater.client.errors import WorldError
 from pinlater.domain.clock import SystemClock
 
 T = TypeVar("T")
-Watch = Annotated[
-    bool,
-    typer.Option(
-        "--watch",
-        "-w",
-        help="Refresh the output until Ctrl-C. A terminal shows the first lines, as many as fit; elsewhere the time is above each answer.",
-    ),
-]
-Every = Annotated[str, typer.Option("--every", help="The interval of --watch, at least 100ms.")]
 EVERY = "2s"
 _EVERY_MS_MIN = 100
 
 
-def interval_ms(watch: bool, every: str) -> int | None:
-    """The interval of --every, or None without --watch. A bad one is a usage error in any case."""
-    pause_ms = options.span_ms(every, "--every") or 0
-    if pause_ms < _EVERY_MS_MIN:
-        raise typer.BadParameter(f"{every!r} is less than {_EVERY_MS_MIN}ms", param_hint="--every")
-    return pause_ms if watch else None
+@dataclass(frozen=True)
+class Watching(OptionGroup):
+    """Whether and how often the answer is shown again."""
+
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            "-w",
+            help="Refresh the output until Ctrl-C. A terminal shows the first lines, as many as fit; elsewhere the time is above each "
+            "answer.",
+        ),
+    ] = False
+    every: Annotated[str, typer.Option(help="The interval of --watch, at least 100ms.")] = EVERY
+
+    def ask_and_show(
+        self, call: ServerCall, ask: Callable[[AsyncClient], Awaitable[T]], show: Callable[[T], None]
+    ) -> None:
+        """Asks and shows the answer once, or repeatedly with --watch. A bad interval is a usage error in any case."""
+        every_ms = options.span_ms(self.every, "--every") or 0
+        if every_ms < _EVERY_MS_MIN:
+            raise typer.BadParameter(f"{self.every!r} is less than {_EVERY_MS_MIN}ms", param_hint="--every")
+        call.ask(lambda client: show_answers(lambda: ask(client), show, every_ms if self.watch else None))
 
 
 async def show_answers(ask: Callable[[], Awaitable[T]], show: Callable[[T], None], every_ms: int | None) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pinlater.client import AsyncClient, Job, JobState, ServerInfo, UniqueKey, UniqueScope
 from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
+from pinlater.domain.batches import BYTES_MAX, JOBS_MAX, batches
 from pinlater.domain.clock import Clock
 from pinlater.domain.durations import due_fault, is_in_seconds
 from pinlater.import_original.old_server import SourceFailed
@@ -26,8 +27,6 @@ if TYPE_CHECKING:  # its driver is an extra
     from pinlater.import_original.source import OldJob, Original, Table
 
 T = TypeVar("T")
-_JOBS_PER_REQUEST = 500
-_BYTES_PER_REQUEST = 4 * 1024 * 1024
 _ATTEMPTS_MAX = 2**31 - 1
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
 TOO_FAR = "due_in_more_than_a_year"
@@ -102,7 +101,9 @@ class Copy:
             counts.found += len(jobs)
             if client is not None and info is not None:
                 _check_jobs(table, jobs, info)
-                for batch in _batches(jobs, info):
+                jobs_max = min(JOBS_MAX, info.max_jobs_per_request)
+                bytes_max = min(BYTES_MAX, info.max_frame_bytes // 2)
+                for batch in batches(jobs, lambda job: job.size, jobs_max, bytes_max):
                     await self._send(client, table, batch, counts)
             self._shown(table, counts)
             next_id = page.next_id
@@ -178,19 +179,3 @@ def _check_jobs(table: Table, jobs: Sequence[OldJob], info: ServerInfo) -> None:
                 f"{table.descriptor(job.local_id)} has a body of {len(job.body)} bytes, but the server takes at most "
                 f"{info.max_body_bytes}: start it with a higher jobs.max_body_bytes (and max_allowed_packet of its databases)"
             )
-
-
-def _batches(jobs: Sequence[OldJob], info: ServerInfo) -> Iterator[list[OldJob]]:
-    """The jobs in batches, each within the server's limits on jobs and bytes per request."""
-    jobs_max = min(_JOBS_PER_REQUEST, info.max_jobs_per_request)
-    bytes_max = min(_BYTES_PER_REQUEST, info.max_frame_bytes // 2)
-    batch: list[OldJob] = []
-    size = 0
-    for job in jobs:
-        if batch and (len(batch) == jobs_max or size + job.size > bytes_max):
-            yield batch
-            batch, size = [], 0
-        batch.append(job)
-        size += job.size
-    if batch:
-        yield batch

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pinlater.cli import notes, options, output
+from pinlater.cli.call import ServerCall
 from pinlater.cli.queue_notes import say_if_missing
 from pinlater.client import AsyncClient, AuditEntry, AuditPage
 from pinlater.domain.audit import ENTRIES_A_PAGE_MAX
@@ -16,29 +16,37 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_ms
 
 _PAGES_MAX = 100
+_COLUMNS: output.Columns[AuditEntry] = {
+    "time": lambda entry: output.iso(entry.at_ms),
+    "who": lambda entry: entry.who + (f" ({', '.join(entry.roles)})" if entry.roles else ""),
+    "operation": lambda entry: entry.operation,
+    "queue": lambda entry: entry.queue or None,
+    "jobs": lambda entry: entry.jobs,
+    "outcome": lambda entry: f"{entry.outcome}: {entry.detail}" if entry.detail else entry.outcome,
+    "arguments": lambda entry: (
+        " ".join(f"{name}={_value(value)}" for name, value in entry.shown_arguments().items()) or None
+    ),
+    "from": lambda entry: entry.address or None,
+    "source": lambda entry: entry.source or None,
+    "server": lambda entry: entry.server or None,
+}
 
 
 def audit(
+    call: ServerCall,
     queues: options.QueueNames = None,
     who: Annotated[
-        str | None, typer.Option("--who", metavar="NAME", help="Only by this token, or 'no token' or 'admin password'.")
+        str | None, typer.Option(metavar="NAME", help="Only by this token, or 'no token' or 'admin password'.")
     ] = None,
     operation: Annotated[
-        str | None,
-        typer.Option("--operation", metavar="NAME", help="Only this one: pauseQueue, deleteJobs, tokenAdded, ..."),
+        str | None, typer.Option(metavar="NAME", help="Only this one: pauseQueue, deleteJobs, tokenAdded, ...")
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="From this time on: 2h, 7d ago, or a time as for --at."),
+        str | None, typer.Option(metavar="TIME", help="From this time on: 2h, 7d ago, or a time as for --at.")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Before this time, as for --since.")
-    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time, as for --since.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most entries to show.")] = 50,
-    after: Annotated[str, typer.Option("--after", help="The continuation of an earlier list.")] = "",
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
+    after: Annotated[str, typer.Option(help="The continuation of an earlier list.")] = "",
 ) -> None:
     """Show who changed queues, jobs, tokens and shards. The newest changes come first. With QUEUE, it shows the changes of that queue
     only.
@@ -71,7 +79,16 @@ def audit(
             await say_if_missing(client, queue)
         return AuditPage(found, continuation, incomplete)
 
-    _print(options.ask(server, timeout, ask), json)
+    found = call.ask(ask)
+    entries = [{**entry._asdict(), "arguments": entry.shown_arguments()} for entry in found.entries]
+    call.answer(
+        {"entries": entries, "continuation": found.continuation or None, "incomplete": found.incomplete},
+        lambda: output.print_blocks(_COLUMNS, found.entries, without_rows="no entry of the audit"),
+    )
+    if found.continuation and not call.json:
+        notes.write(f"more: --after {found.continuation}")
+    if found.incomplete and not call.json:
+        output.warn_incomplete("a shard is unreachable, and its entries are not shown")
 
 
 def _moment_ms(text: str | None, option: str) -> int | None:
@@ -85,40 +102,6 @@ def _moment_ms(text: str | None, option: str) -> int | None:
         return options.moment_ms(text, option)
     except typer.BadParameter as error:
         raise typer.BadParameter(f"{error.message}, or a span before now such as 2h or 7d", param_hint=option) from None
-
-
-def _print(found: AuditPage, as_json: bool) -> None:
-    if as_json:
-        entries = [{**entry._asdict(), "arguments": entry.shown_arguments()} for entry in found.entries]
-        output.print_json(
-            {"entries": entries, "continuation": found.continuation or None, "incomplete": found.incomplete}
-        )
-        return
-    output.print_blocks(
-        ["time", "who", "operation", "queue", "jobs", "outcome", "arguments", "from", "source", "server"],
-        [_row(entry) for entry in found.entries],
-        without_rows="no entry of the audit",
-    )
-    if found.continuation:
-        notes.write(f"more: --after {found.continuation}")
-    if found.incomplete:
-        output.warn_incomplete("a shard is unreachable, and its entries are not shown")
-
-
-def _row(entry: AuditEntry) -> Sequence[object]:
-    roles = f" ({', '.join(entry.roles)})" if entry.roles else ""
-    return (
-        output.iso(entry.at_ms),
-        entry.who + roles,
-        entry.operation,
-        entry.queue or None,
-        entry.jobs,
-        f"{entry.outcome}: {entry.detail}" if entry.detail else entry.outcome,
-        " ".join(f"{name}={_value(value)}" for name, value in entry.shown_arguments().items()) or None,
-        entry.address or None,
-        entry.source or None,
-        entry.server or None,
-    )
 
 
 def _value(in_json: str) -> str:

@@ -30,27 +30,24 @@ class ToolMode(str, Enum):  # noqa: UP042 - the option's words
 
 
 def client_tool(
-    host: Annotated[str, typer.Option("--host", help="The server's host.", show_default=False)],
-    port: Annotated[int, typer.Option("--port", help="The server's Thrift port.", show_default=False)],
+    host: Annotated[str, typer.Option(help="The server's host.", show_default=False)],
+    port: Annotated[int, typer.Option(help="The server's Thrift port.", show_default=False)],
     mode: Annotated[
-        ToolMode,
-        typer.Option("--mode", metavar="MODE", help=f"What to do: {', '.join(ToolMode)}.", show_default=False),
+        ToolMode, typer.Option(metavar="MODE", help=f"What to do: {', '.join(ToolMode)}.", show_default=False)
     ],
     queue: Annotated[
-        str | None,
-        typer.Option("--queue", help="Needed in all modes but get_queue_names.", autocompletion=options.complete_queue),
+        str | None, typer.Option(help="Needed in all modes but get_queue_names.", autocompletion=options.complete_queue)
     ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Queries at a time.")] = 1,
+    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Queries at a time.")] = 1,
     batch_size: Annotated[int, typer.Option("--batch_size", metavar="N", min=1, help="Jobs a query.")] = 1,
     num_queries: Annotated[int, typer.Option("--num_queries", help="Queries in all; -1: no end.")] = 1,
     dequeue_success_percent: Annotated[
         int, typer.Option("--dequeue_success_percent", metavar="N", parser=options.integer_up_to(100))
     ] = 100,
     job_descriptor: Annotated[str | None, typer.Option("--job_descriptor", help="The job to look up.")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="1 where jobs are enqueued; else all.")] = None,
+    priority: Annotated[int | None, typer.Option(help="1 where jobs are enqueued; else all.")] = None,
     job_state: Annotated[
-        int,
-        typer.Option("--job_state", metavar="N", parser=options.integer_up_to(3), help="0 pending to 3 failed."),
+        int, typer.Option("--job_state", metavar="N", parser=options.integer_up_to(3), help="0 pending to 3 failed.")
     ] = 0,
     count_future_jobs: Annotated[str, typer.Option("--count_future_jobs", metavar="true|false")] = "false",
 ) -> None:
@@ -61,55 +58,43 @@ def client_tool(
     """
     client = options.client_for(f"{host}:{port}", options.TIMEOUT_S, connections=min(concurrency, _CONNECTIONS_MAX))
     name = _needed("--queue", queue) if mode is not ToolMode.GET_QUEUE_NAMES else ""
+    load = LoadPlan(
+        LoadMode.ENQUEUE, name, num_queries, batch_size, concurrency, dequeue_success_percent, None, priority or 1
+    )
+    job = _needed("--job_descriptor", job_descriptor) if mode is ToolMode.LOOKUP else ""
+    future = count_future_jobs.strip().lower() == "true"
+
+    async def run() -> None:
+        async with client:
+            match mode:
+                case ToolMode.CREATE:
+                    await client.create_queue(name)
+                    told = f"Created queue: {name}"
+                case ToolMode.ENQUEUE | ToolMode.DEQUEUE:
+                    await _load(client, load._replace(mode=LoadMode(mode.value)))
+                    return
+                case ToolMode.CHECK_DEQUEUE:
+                    told = f"Jobs available for dequeue: {len((await client.dequeue(name, 1, dry_run=True)).jobs)}"
+                case ToolMode.LOOKUP:
+                    found = (await client.lookup([job], bodies=True)).get(job)
+                    if found is None:
+                        exits.fail(f"no such job: {job}", exits.REFUSED)
+                    told = f"Job: {_job_text(found)}"
+                case ToolMode.GET_JOB_COUNT:
+                    state = JobState(job_state)
+                    told = f"# jobs: {await client.count(name, state, priority=priority, future=future)}"
+                case ToolMode.GET_QUEUE_NAMES:
+                    told = f"Queues: [{', '.join(await client.queue_names())}]"
+        output.print_lines([told])
+
     with exits.reported("--host and --port name another server"):
-        if mode in (ToolMode.ENQUEUE, ToolMode.DEQUEUE):
-            plan = LoadPlan(
-                LoadMode(mode.value),
-                name,
-                num_queries,
-                batch_size,
-                concurrency,
-                dequeue_success_percent,
-                None,
-                priority or 1,
-            )
-            failed = asyncio.run(_load(client, plan))
-            if failed.last_error is not None:
-                raise failed.last_error
-        elif mode is ToolMode.LOOKUP:
-            asyncio.run(_look_up(client, _needed("--job_descriptor", job_descriptor)))
-        elif mode is ToolMode.GET_JOB_COUNT:
-            future = count_future_jobs.strip().lower() == "true"
-            asyncio.run(_count(client, name, JobState(job_state), priority, future))
-        else:
-            asyncio.run(_ask(client, mode, name))
+        asyncio.run(run())
 
 
 def _needed(option: str, value: str | None) -> str:
     if value is None:
         raise typer.BadParameter("this mode needs it", param_hint=option)
     return value
-
-
-async def _ask(client: AsyncClient, mode: ToolMode, queue: str) -> None:
-    async with client:
-        if mode is ToolMode.CREATE:
-            await client.create_queue(queue)
-            output.print_lines([f"Created queue: {queue}"])
-        elif mode is ToolMode.CHECK_DEQUEUE:
-            available = len((await client.dequeue(queue, 1, dry_run=True)).jobs)
-            output.print_lines([f"Jobs available for dequeue: {available}"])
-        else:
-            names = await client.queue_names()
-            output.print_lines([f"Queues: [{', '.join(names)}]"])
-
-
-async def _look_up(client: AsyncClient, descriptor: str) -> None:
-    async with client:
-        found = (await client.lookup([descriptor], bodies=True)).get(descriptor)
-    if found is None:
-        exits.fail(f"no such job: {descriptor}", exits.REFUSED)
-    output.print_lines([f"Job: {_job_text(found)}"])
 
 
 def _job_text(job: JobInfo) -> str:
@@ -129,23 +114,17 @@ def _job_text(job: JobInfo) -> str:
     return "PinLaterJobInfo(" + ", ".join(f"{key}:{value}" for key, value in fields.items() if value is not None) + ")"
 
 
-async def _count(client: AsyncClient, queue: str, state: JobState, priority: int | None, future: bool) -> None:
-    async with client:
-        number = await client.count(queue, state, priority=priority, future=future)
-    output.print_lines([f"# jobs: {number}"])
-
-
-async def _load(client: AsyncClient, plan: LoadPlan) -> Meter:
-    async with client:
-        run = LoadRun(client, plan)
-        showing = asyncio.create_task(_show(run.meter))
-        try:
-            await run.run()
-        finally:
-            showing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await showing
-        return run.meter
+async def _load(client: AsyncClient, plan: LoadPlan) -> None:
+    run = LoadRun(client, plan)
+    showing = asyncio.create_task(_show(run.meter))
+    try:
+        await run.run()
+    finally:
+        showing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await showing
+    if run.meter.last_error is not None:
+        raise run.meter.last_error
 
 
 async def _show(meter: Meter) -> None:

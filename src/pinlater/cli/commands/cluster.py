@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.call import ServerCall
 from pinlater.cli.cluster_answers import (
     Server,
     ServerAnswer,
@@ -23,16 +24,16 @@ from pinlater.cli.cluster_answers import (
     shards_of,
 )
 from pinlater.cli.queue_notes import say_if_missing
-from pinlater.client import AsyncClient, ClusterShard, FrontProcess, ShardMemory
+from pinlater.client import AsyncClient, ClusterShard
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.queue import PartitionNumber
 from pinlater.domain.slices import slice_of
 
 _NO_OWNER = "none"
 
 
 def status(
+    call: ServerCall,
     queue: Annotated[
         str | None,
         typer.Argument(
@@ -42,9 +43,6 @@ def status(
             autocompletion=options.complete_queue,
         ),
     ] = None,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """Show which servers share the shards, and who owns what. Asks each server of --server which servers it knows, their versions and
     client connections, how many slices of which shards they own, how often slices moved, and how many requests it forwarded to each and
@@ -56,7 +54,7 @@ def status(
     """
 
     async def ask(client: AsyncClient) -> Sequence[ServerAnswer]:
-        found = await asyncio.gather(*(_ask(str(address), timeout) for address in client.servers))
+        found = await asyncio.gather(*(_ask(str(address), call.timeout) for address in client.servers))
         errors = [error for _, error in found if error is not None]
         if len(errors) == len(found):
             raise errors[0]
@@ -64,23 +62,8 @@ def status(
             await say_if_missing(client, queue)
         return [answer for answer, _ in found]
 
-    answers = options.ask(server, timeout, ask)
-    if json:
-        output.print_json(as_json(answers, queue))
-    else:
-        _print_servers(servers_of(answers))
-        output.print_lines([""])
-        _print_shards(shards_of(answers))
-        _print_memories(memories_of(answers))
-        _print_fronts(fronts_of(answers))
-        _print_partitions(partitions_of(answers))
-        if queue is not None:
-            output.print_lines([""])
-            rows = [
-                (queue, shard, slice_of(queue), owner or _NO_OWNER)
-                for shard, owner in owners_of_queue(queue, answers).items()
-            ]
-            output.print_blocks(["queue", "shard", "slice", "owner"], rows, head="queue ")
+    answers = call.ask(ask)
+    call.answer(as_json(answers, queue), lambda: _print(answers, queue))
     for problem in problems(answers):
         notes.warn(problem)
     if any(answer.status is None for answer in answers):
@@ -95,65 +78,68 @@ async def _ask(address: str, timeout_s: float) -> tuple[ServerAnswer, PinLaterEr
         return ServerAnswer(address, None, error.message), error
 
 
-def _print_servers(servers: Sequence[Server]) -> None:
-    columns = ["server", "asked as", "version", "up", "connections", "owns", "moves", "heard", "forwarded", "taken"]
-    output.print_blocks(columns, [_server_row(server) for server in servers], head="server ")
-
-
-def _server_row(server: Server) -> output.Row:
-    heard = None if server.heard is None else output.age(server.heard_ms) if server.heard else False
-    asked = server.asked or None
-    facts = server.facts
-    up_ms = None if facts.started_at_ms is None else max(0, SystemClock().now_ms() - facts.started_at_ms)
-    said = (facts.version or None, output.age(up_ms), facts.connections)
-    items = (server.items_sent, server.items_taken)
-    return (server.address or server.name, asked, *said, server.owns or None, server.moves, heard, *items)
-
-
-def _print_shards(shards: Sequence[ClusterShard]) -> None:
-    columns = ["shard", "in reach", "version", "moving", "owners"]
-    rows = [
-        (shard.name, shard.in_reach, shard.version, len(shard.misplaced), _owners(shard.owners)) for shard in shards
+def _print(answers: Sequence[ServerAnswer], queue: str | None) -> None:
+    """Prints a table of servers and one of shards, and those of other things if there are any."""
+    output.print_blocks(_SERVERS, servers_of(answers), head="server ")
+    output.print_lines([""])
+    output.print_blocks(_SHARDS, shards_of(answers), head="shard ")
+    memories = [
+        (name, memory.jobs, output.size(memory.size_bytes), memory.claims, memory.stale_claims)
+        for name, memory in memories_of(answers).items()
     ]
-    output.print_blocks(columns, rows, head="shard ")
+    _print_more(["shard", "remembered jobs", "size", "claims from memory", "stale claims"], memories)
+    fronts = [(front.number, server, *front[1:]) for server, front in fronts_of(answers)]
+    _print_more(["front process", "server", "taken", "under way", "waiting", "unread bytes"], fronts)
+    partitions = [
+        (name, number.number, "servers" if number.automatic else "operator", _age(number.since_ms))
+        for name, number in partitions_of(answers).items()
+    ]
+    _print_more(["queue", "partitions", "chosen by", "for"], partitions)
+    if queue is not None:
+        owners = owners_of_queue(queue, answers).items()
+        rows = [(queue, shard, slice_of(queue), owner or _NO_OWNER) for shard, owner in owners]
+        _print_more(["queue", "shard", "slice", "owner"], rows, always=True)
 
 
-def _print_memories(memories: Mapping[str, ShardMemory]) -> None:
-    if memories:
+def _print_more(columns: Sequence[str], rows: Sequence[output.Row], *, always: bool = False) -> None:
+    name, *_ = columns
+    if rows or always:
         output.print_lines([""])
-        columns = ["shard", "remembered jobs", "size", "claims from memory", "stale claims"]
-        rows = [
-            (name, memory.jobs, output.size(memory.size_bytes), memory.claims, memory.stale_claims)
-            for name, memory in memories.items()
-        ]
-        output.print_blocks(columns, rows, head="shard ")
+        output.print_rows(columns, rows, head=f"{name} ")
 
 
-def _print_partitions(partitions: Mapping[str, PartitionNumber]) -> None:
-    if partitions:
-        output.print_lines([""])
-        now_ms = SystemClock().now_ms()
-        rows = [
-            (
-                queue,
-                number.number,
-                "servers" if number.automatic else "operator",
-                None if number.since_ms is None else output.age(max(0, now_ms - number.since_ms)),
-            )
-            for queue, number in partitions.items()
-        ]
-        output.print_blocks(["queue", "partitions", "chosen by", "for"], rows, head="queue ")
+def _heard(server: Server) -> str | bool | None:
+    if server.heard is None:
+        return None
+    return output.age(server.heard_ms) if server.heard else False
 
 
-def _print_fronts(fronts: Sequence[tuple[str, FrontProcess]]) -> None:
-    if fronts:
-        output.print_lines([""])
-        columns = ["front process", "server", "taken", "under way", "waiting", "unread bytes"]
-        rows = [(front.number, server, *front[1:]) for server, front in fronts]
-        output.print_blocks(columns, rows, head="front process ")
+def _age(since_ms: int | None) -> str | None:
+    return None if since_ms is None else output.age(max(0, SystemClock().now_ms() - since_ms))
 
 
-def _owners(by_slice: Sequence[str]) -> Mapping[str, int]:
+def _slices_of(by_slice: Sequence[str]) -> Mapping[str, int]:
     """Returns each owner with the number of its slices, the largest first."""
     counted = sorted(Counter(by_slice).items(), key=lambda pair: (-pair[1], pair[0]))
     return {owner or _NO_OWNER: slices for owner, slices in counted}
+
+
+_SERVERS: output.Columns[Server] = {
+    "server": lambda server: server.address or server.name,
+    "asked as": lambda server: server.asked or None,
+    "version": lambda server: server.facts.version or None,
+    "up": lambda server: _age(server.facts.started_at_ms),
+    "connections": lambda server: server.facts.connections,
+    "owns": lambda server: server.owns or None,
+    "moves": lambda server: server.moves,
+    "heard": _heard,
+    "forwarded": lambda server: server.items_sent,
+    "taken": lambda server: server.items_taken,
+}
+_SHARDS: output.Columns[ClusterShard] = {
+    "shard": lambda shard: shard.name,
+    "in reach": lambda shard: shard.in_reach,
+    "version": lambda shard: shard.version,
+    "moving": lambda shard: len(shard.misplaced),
+    "owners": lambda shard: _slices_of(shard.owners),
+}

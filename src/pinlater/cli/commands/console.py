@@ -36,108 +36,76 @@ class Level(str, Enum):  # noqa: UP042 - the option's words
     ERROR = "error"
 
 
-Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 takes a free one.")]
-Insecure = Annotated[
-    bool,
-    typer.Option(
-        "--insecure",
-        help="Allow another address than loopback. Unless the servers have access control, every program that reaches it can read, "
-        "enqueue and delete jobs.",
-    ),
-]
-GuestTokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--guest-token-file",
-        metavar="FILE",
-        help="People who have not logged in see what the token in this file may see, and can change nothing.",
-    ),
-]
-Names = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--name",
-        metavar="NAME",
-        help="A name by which people reach this console, such as jobs.example. May be repeated. With it, other names than these and "
-        "localhost are refused.",
-    ),
-]
-TrustedProxies = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trusted-proxy",
-        metavar="NETWORK",
-        help="Requests from there have the host, scheme, path, client and user that their X-Forwarded headers or Forwarded name: "
-        "10.0.0.5 or 10.0.0.0/24. May be repeated.",
-    ),
-]
-UserHeader = Annotated[
-    str, typer.Option("--user-header", metavar="NAME", help="The header in which proxies name users.")
-]
-UserTokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--user-token-file",
-        metavar="FILE",
-        help="Users of trusted proxies may do what the token in this file may do. Create it with --speaks-for-others, so that the audit "
-        "names them.",
-    ),
-]
-TraceUrl = Annotated[
-    str,
-    typer.Option(
-        "--trace-url",
-        metavar="URL",
-        help="Link each job to its trace: a URL with {trace_id}.",
-    ),
-]
-SourceUrl = Annotated[
-    str,
-    typer.Option(
-        "--source-url", metavar="URL", help="Link each error to its line of code: a URL with {file} and {line}."
-    ),
-]
-HttpsCertificate = Annotated[
-    Path | None,
-    typer.Option(
-        "--https-certificate",
-        metavar="FILE",
-        help="Serve HTTPS with this certificate (PEM), which is read again when it changes.",
-    ),
-]
-HttpsKey = Annotated[
-    Path | None, typer.Option("--https-key", metavar="FILE", help="Its key, if it is in another file.")
-]
-HttpsClientCa = Annotated[
-    Path | None,
-    typer.Option(
-        "--https-client-ca", metavar="FILE", help="Refuse browsers without a certificate that these authorities signed."
-    ),
-]
-LogLevel = Annotated[Level, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
-ChannelToServer = Annotated[int | None, typer.Option("--control-channel", hidden=True)]
 
 
 def console(
-    host: Host = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Port = PORT,
-    insecure: Insecure = False,
-    name: Names = None,
-    guest_token_file: GuestTokenFile = None,
-    trusted_proxy: TrustedProxies = None,
-    user_header: UserHeader = USER_HEADER,
-    user_token_file: UserTokenFile = None,
-    trace_url: TraceUrl = "",
-    source_url: SourceUrl = "",
-    https_certificate: HttpsCertificate = None,
-    https_key: HttpsKey = None,
-    https_client_ca: HttpsClientCa = None,
-    log_level: LogLevel = Level.INFO,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Allow another address than loopback. Unless the servers have access control, every program that reaches it can read, "
+            "enqueue and delete jobs.",
+        ),
+    ] = False,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name by which people reach this console, such as jobs.example. May be repeated. With it, other names than these and "
+            "localhost are refused.",
+        ),
+    ] = None,
+    guest_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="People who have not logged in see what the token in this file may see, and can change nothing.",
+        ),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NETWORK",
+            help="Requests from there have the host, scheme, path, client and user that their X-Forwarded headers or Forwarded name: "
+            "10.0.0.5 or 10.0.0.0/24. May be repeated.",
+        ),
+    ] = None,
+    user_header: Annotated[
+        str, typer.Option(metavar="NAME", help="The header in which proxies name users.")
+    ] = USER_HEADER,
+    user_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Users of trusted proxies may do what the token in this file may do. Create it with --speaks-for-others, so "
+            "that the audit names them.",
+        ),
+    ] = None,
+    trace_url: Annotated[
+        str, typer.Option(metavar="URL", help="Link each job to its trace: a URL with {trace_id}.")
+    ] = "",
+    source_url: Annotated[
+        str, typer.Option(metavar="URL", help="Link each error to its line of code: a URL with {file} and {line}.")
+    ] = "",
+    https_certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Serve HTTPS with this certificate (PEM), which is read again when it changes."
+        ),
+    ] = None,
+    https_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, if it is in another file.")] = None,
+    https_client_ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Refuse browsers without a certificate that these authorities signed."),
+    ] = None,
+    log_level: Annotated[Level, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = Level.INFO,
     log_format: options.LogFormat = options.LogForm.AUTO,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    control_channel: ChannelToServer = None,
+    control_channel: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Serve the dashboard, and the HTTP API below /v1. SIGTERM or SIGINT ends it after the requests in flight.
 
@@ -194,30 +162,24 @@ def console(
 
 def _checked(option: str, texts: Sequence[str], check: Callable[[str], T]) -> list[T]:
     """Parses the values of an option. An invalid one is a usage error."""
-    try:
+    with options.naming(option):
         return [check(text) for text in texts]
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _token_in(file: Path | None, option: str) -> Callable[[], str]:
     """A token of the console's own, '' without a file. A file that can't be read is a usage error."""
     from pinlater.client._token import token_source
 
-    try:
+    with options.naming(option):
         return token_source(file or "", monotonic)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _links(trace_url: str, source_url: str) -> LinkUrls:
     """Returns the links. An invalid URL is a usage error."""
     for option, url, places in (("--trace-url", trace_url, TRACE_PLACES), ("--source-url", source_url, SOURCE_PLACES)):
-        try:
-            if url:
+        if url:
+            with options.naming(option, url):
                 check_url(url, places)
-        except ValueError as error:
-            raise typer.BadParameter(f"{url!r} {error}", param_hint=option) from None
     return LinkUrls(trace_url, source_url)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.call import CommandReply, OptionGroup, ServerCall
 from pinlater.cli.queue_notes import say_missing
-from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
+from pinlater.cli.watch import Watching
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
 from pinlater.client.errors import (
     AccessDenied,
@@ -37,9 +38,23 @@ _NO_QUEUES = "no queues"
 # Columns of `queue stats` on a narrow terminal.
 _SHORTER = {"in_progress": "claimed", "succeeded": "done", "failed/s": "fail/s", "waiting": "waits"}
 COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
+_STATS: output.Columns[QueueStats] = {
+    "queue": lambda queue: queue.queue,
+    "due": lambda queue: queue.total("pending") - queue.total("future"),
+    "future": lambda queue: queue.total("future"),
+    "in_progress": lambda queue: queue.total("in_progress"),
+    "succeeded": lambda queue: queue.total("succeeded"),
+    "failed": lambda queue: queue.total("failed"),
+    "oldest": lambda queue: output.age(queue.oldest_waiting_ms),
+    "in/s": lambda queue: queue.rates.enqueued,
+    "done/s": lambda queue: queue.rates.succeeded,
+    "failed/s": lambda queue: queue.rates.failed,
+    "waiting": lambda queue: queue.waiting_dequeues,
+    "paused": lambda queue: queue.paused,
+}
+_INCOMPLETE: output.Columns[QueueStats] = {"incomplete": lambda queue: queue.incomplete}
 TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
 _BY_OPTION = {setting.field.removesuffix("_ms"): setting for setting in QUEUE_SETTINGS}
-_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 # The defaults of `worker.task`, which this command must not import: it would load all of the worker.
 DEFAULTS_OF_TASKS = (
     "claim_timeout, default_attempts and default_expiry apply to jobs that set none. Tasks of the Python SDK set attempts and claim "
@@ -48,13 +63,11 @@ DEFAULTS_OF_TASKS = (
 
 
 def create(
+    call: ServerCall,
     names: Names,
     ordered: Annotated[
         bool, typer.Option("--ordered", help="Their jobs run one after the other. This can't be changed later.")
     ] = False,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """Create queues. A queue that exists does not change, and the output says that it exists.
 
@@ -68,10 +81,11 @@ def create(
         await client.create_queue(name, ordered=ordered)
         return "exists" if exists else "created"
 
-    _for_each(names, server, timeout, json, make, words=("created", "exists"))
+    _for_each(call, names, make, "created", "exists")
 
 
 def delete(
+    call: ServerCall,
     name: options.QueueName,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the admin password from standard input.")
@@ -79,9 +93,6 @@ def delete(
     no_password: Annotated[
         bool, typer.Option("--no-password", help="Send no password: the token has the role admin.")
     ] = False,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """Delete a queue with all its jobs. Asks for the server's admin password, unless an option says where it is. For a queue that does
     not exist, the output says `absent`.
@@ -91,17 +102,14 @@ def delete(
     if password_stdin and no_password:
         raise typer.BadParameter("--password-stdin and --no-password exclude each other")
     needs_password = not no_password
-    if not options.ask(server, timeout, lambda client: _can_delete(client, name, needs_password=needs_password)):
+    if not call.ask(lambda client: _can_delete(client, name, needs_password=needs_password)):
         say_missing(name)
         done = "absent"
     else:
         password = _password(from_stdin=password_stdin) if needs_password else ""
-        options.ask(server, timeout, lambda client: _delete(client, name, password))
+        call.ask(lambda client: _delete(client, name, password))
         done = "deleted"
-    if json:
-        output.print_json({"deleted": [], "absent": [], done: [name]})
-    else:
-        output.print_lines([f"{done} {name}"])
+    call.answer({"deleted": [], "absent": [], done: [name]}, [f"{done} {name}"])
 
 
 async def _delete(client: AsyncClient, name: str, password: str) -> None:
@@ -151,30 +159,20 @@ def _password(*, from_stdin: bool) -> str:
 
 
 def list_queues(
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
+    call: ServerCall,
 ) -> None:
     """List the queues by name.
 
     Example: pinlater queue list
     """
-    names = options.ask(server, timeout, lambda client: client.queue_names())
-    if json:
-        output.print_json({"queues": names})
-    elif names or not output.on_terminal():
-        output.print_lines(names)
-    else:
-        output.print_lines([_NO_QUEUES])
+    names = call.ask(lambda client: client.queue_names())
+    call.answer({"queues": names}, names if names or not output.on_terminal() else [_NO_QUEUES])
 
 
 def stats(
+    call: ServerCall,
+    watching: Watching,
     names: options.QueueNames = None,
-    watch: Watch = False,
-    every: Every = EVERY,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """Show counts by state, rates, and the wait of due jobs. The wait is that of the oldest due job. Without QUEUE, it shows all queues.
 
@@ -187,30 +185,23 @@ def stats(
 
     Example: pinlater queue stats emails --watch
     """
-    every_ms = interval_ms(watch, every)
-
-    async def show(client: AsyncClient) -> None:
-        await show_answers(
-            lambda: client.queue_stats(*(names or [])),
-            lambda found: _print_stats(found, json, in_one_line=watch),
-            every_ms,
-        )
-
-    options.ask(server, timeout, show)
+    watching.ask_and_show(
+        call,
+        lambda client: client.queue_stats(*(names or [])),
+        lambda found: _answer_stats(call, found, in_one_line=watching.watch),
+    )
 
 
-def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -> None:
+def _answer_stats(call: ServerCall, found: list[QueueStats], *, in_one_line: bool) -> None:
     incomplete = any(queue.incomplete for queue in found)
-    if as_json:
-        output.print_json(
-            {"queues": [_stats_json(queue) for queue in found], "incomplete": incomplete}, in_one_line=in_one_line
-        )
-        return
-    columns = ["queue", "due", *COUNTS[1:], "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
+    document = {"queues": list(map(_stats_json, found)), "incomplete": incomplete}
+    call.answer(document, lambda: _print_stats(found, incomplete), in_one_line=in_one_line)
+
+
+def _print_stats(found: list[QueueStats], incomplete: bool) -> None:
     # A terminal is narrow; programs that read the output can rely on every column.
-    shown = len(columns) if incomplete or not output.on_terminal() else len(columns) - 1
-    rows = [_stats_row(queue)[:shown] for queue in found]
-    output.print_narrow_table(columns[:shown], rows, shorter=_SHORTER, without_rows=_NO_QUEUES)
+    columns = {**_STATS, **_INCOMPLETE} if incomplete or not output.on_terminal() else _STATS
+    output.print_narrow_table(columns, found, shorter=_SHORTER, without_rows=_NO_QUEUES)
     for queue in found:
         _note_partitions(queue)
         if behind := queue.total("behind_key"):
@@ -234,21 +225,6 @@ def _note_partitions(queue: QueueStats) -> None:
     notes.note(text)
 
 
-def _stats_row(queue: QueueStats) -> tuple[object, ...]:
-    return (
-        queue.queue,
-        queue.total("pending") - queue.total("future"),
-        *(queue.total(name) for name in COUNTS[1:]),
-        output.age(queue.oldest_waiting_ms),
-        queue.rates.enqueued,
-        queue.rates.succeeded,
-        queue.rates.failed,
-        queue.waiting_dequeues,
-        queue.paused,
-        queue.incomplete,
-    )
-
-
 def _stats_json(queue: QueueStats) -> dict[str, Any]:
     return {
         "queue": queue.queue,
@@ -266,87 +242,61 @@ def _stats_json(queue: QueueStats) -> dict[str, Any]:
 
 
 def pause(
+    call: ServerCall,
     names: Names,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """Stop dequeues. Enqueues and acks continue.
 
     Example: pinlater queue pause emails
     """
-
-    async def act(client: AsyncClient, name: str) -> str:
-        await client.pause_queue(name)
-        return "paused"
-
-    _for_each(names, server, timeout, json, act)
+    _for_each(call, names, lambda client, name: client.pause_queue(name), "paused")
 
 
 def resume(
+    call: ServerCall,
     names: Names,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """Allow dequeues again.
 
     Example: pinlater queue resume emails
     """
-
-    async def act(client: AsyncClient, name: str) -> str:
-        await client.resume_queue(name)
-        return "resumed"
-
-    _for_each(names, server, timeout, json, act)
+    _for_each(call, names, lambda client, name: client.resume_queue(name), "resumed")
 
 
 def unblock(
+    call: ServerCall,
     name: options.QueueName,
-    key: Annotated[str, typer.Option("--key", help="The ordering key.")],
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
+    key: Annotated[str, typer.Option(help="The ordering key.")],
 ) -> None:
     """Unblock an ordering key that finally failed jobs have stopped (`after_failure`). These jobs stay failed.
 
     Example: pinlater queue unblock payments --key account-7
     """
-    unblocked = options.ask(server, timeout, lambda client: client.unblock_key(name, key))
-    if json:
-        output.print_json({"jobs": unblocked})
-    else:
-        output.print_lines([f"{counted(unblocked, 'job')} stopped the key" if unblocked else "no job stopped the key"])
+    unblocked = call.ask(lambda client: client.unblock_key(name, key))
+    told = f"{counted(unblocked, 'job')} stopped the key" if unblocked else "no job stopped the key"
+    call.answer({"jobs": unblocked}, [told])
 
 
 def _for_each(
-    names: list[str],
-    server: str,
-    timeout: float,
-    as_json: bool,
-    act: Callable[[AsyncClient, str], Awaitable[str]],
-    *,
-    tell_unreachable: bool = True,
-    words: Sequence[str] = (),
+    call: ServerCall, names: list[str], act: Callable[[AsyncClient, str], Awaitable[str | None]], *words: str
 ) -> None:
-    """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
-    refusal are printed too. `tell_unreachable`: notes if an unreachable shard gets the change later. The JSON always has `words`."""
+    """Calls `act` for one queue after the other and prints for each the word that it returns, or else the first of `words`. The queues
+    that were done before a refusal are printed too. Notes if an unreachable shard gets the change later."""
+    usual, *_ = words
     done: dict[str, list[str]] = {word: [] for word in words}
 
     async def act_on_all(client: AsyncClient) -> None:
         for name in names:
-            word = await act(client, name)
-            done.setdefault(word, []).append(name)
-            if not as_json:
+            word = await act(client, name) or usual
+            done[word].append(name)
+            if not call.json:
                 output.print_lines([f"{word} {name}"])
-
-        if tell_unreachable:
-            await _tell_if_a_shard_is_unreachable(client, names)
+        await _tell_if_a_shard_is_unreachable(client, names)
 
     try:
-        options.ask(server, timeout, act_on_all)
+        call.ask(act_on_all)
     finally:
-        if as_json and any(done.values()):
+        if call.json and any(done.values()):
             output.print_json(done)
 
 
@@ -360,40 +310,41 @@ async def _tell_if_a_shard_is_unreachable(client: AsyncClient, names: Sequence[s
         notes.note("a shard is unreachable (/readyz of the server names it); it gets the change when it is back")
 
 
-def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives the command an option for each setting of a queue."""
-    signature = inspect.signature(command, eval_str=True)
-    name, *others, _ = signature.parameters.values()
-    settings = [
-        inspect.Parameter(
-            option, _KEYWORD_ONLY, default=None, annotation=Annotated[str | None, typer.Option(help=setting.help)]
-        )
-        for option, setting in _BY_OPTION.items()
-    ]
-    parameters = [name, *settings, *[other.replace(kind=_KEYWORD_ONLY) for other in others]]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return command
+class SettingChanges(OptionGroup):
+    """An option for each setting of a queue."""
+
+    def __init__(self, **given: str | None) -> None:
+        self._given = given
+
+    @classmethod
+    def parameters(cls) -> Sequence[Parameter]:
+        return [
+            Parameter(
+                option,
+                Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[str | None, typer.Option(help=setting.help)],
+            )
+            for option, setting in _BY_OPTION.items()
+        ]
+
+    def values(self) -> dict[str, float | str | None]:
+        """The given settings by the names of their fields."""
+        return {
+            setting.field: _value(setting, text)
+            for option, setting in _BY_OPTION.items()
+            if (text := self._given.get(option)) is not None
+        }
 
 
-@_with_settings
-def config(
-    name: options.QueueName,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
-    **given: str | None,
-) -> None:
+def config(call: ServerCall, name: options.QueueName, given: SettingChanges) -> None:
     """Show the settings of a queue, or change those that are given. `default` removes one, so that the default of the server applies.
 
     Attempts, claim timeout and expiry apply to jobs that set none. Tasks of the Python SDK set attempts and claim timeout of their jobs.
 
     Example: pinlater queue config emails --claim-timeout 5m --max-backlog default
     """
-    changes = {
-        setting.field: _value(setting, text)
-        for option, setting in _BY_OPTION.items()
-        if (text := given.get(option)) is not None
-    }
+    changes = given.values()
 
     async def change(client: AsyncClient) -> tuple[QueueInfo, SettingsInForce]:
         now = await client.queue_config(name)
@@ -403,7 +354,7 @@ def config(
             now = await client.queue_config(name)
         return now, await client.settings_in_force(name)
 
-    print_config(*options.ask(server, timeout, change), json)
+    answer_config(call, *call.ask(change))
 
 
 def _value(setting: QueueSetting, text: str) -> float | str | None:
@@ -429,16 +380,19 @@ def _number(setting: QueueSetting, text: str, option: str, word: str) -> float |
         raise typer.BadParameter(f"{text!r} is not a {kind} or `{word}`", param_hint=option) from None
 
 
-def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
+def answer_config(reply: CommandReply, queue: QueueInfo, settings: SettingsInForce) -> None:
     """Prints the values in force and their origins, and the queue's own values if those are not in force."""
-    in_force = settings.values._asdict()
-    if as_json:
-        own = {"queue": queue.name, "paused": queue.paused, "ordered": queue.ordered, **queue.config._asdict()}
-        output.print_json({**own, "in_force": in_force, "origins": settings.origins})
-        return
+    own = {"queue": queue.name, "paused": queue.paused, "ordered": queue.ordered, **queue.config._asdict()}
+    reply.answer(
+        {**own, "in_force": settings.values._asdict(), "origins": settings.origins},
+        lambda: _print_config(queue, settings),
+    )
+
+
+def _print_config(queue: QueueInfo, settings: SettingsInForce) -> None:
     rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue"), ("ordered", queue.ordered, "queue")]
     for option, setting in _BY_OPTION.items():
-        value, stored = in_force[setting.field], getattr(queue.config, setting.field)
+        value, stored = getattr(settings.values, setting.field), getattr(queue.config, setting.field)
         origin = _origin(settings.origins.get(setting.field))
         if stored is not None and stored != value:
             origin += f"; the queue's own {_shown(setting, stored)} is stored, but not in force"

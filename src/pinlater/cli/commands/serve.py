@@ -13,92 +13,68 @@ import typer
 from pinlater.cli import exits, notes
 from pinlater.cli.exits import REFUSED
 from pinlater.cli.hide_passwords import hide_passwords
-from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
+from pinlater.cli.server_settings import MoreSettings, StoreOptions, load_settings
 
 if TYPE_CHECKING:
     from pinlater.cli.example_process import ExampleProcess
     from pinlater.server.config.load import Loaded
     from pinlater.server.config.settings import Settings
 
-Host = Annotated[
-    str | None, typer.Option("--host", help="Address to listen on; 0.0.0.0 opens both ports to the network.")
-]
-ThriftPort = Annotated[int | None, typer.Option("--thrift-port", help="Port for Thrift; 0 takes a free one.")]
-HttpPort = Annotated[int | None, typer.Option("--http-port", help="Port for HTTP; 0 takes a free one.")]
-Processes = Annotated[
-    int | None,
-    typer.Option(
-        "--processes",
-        help="Run this many server processes on these ports, as one server. Not for memory:.",
-    ),
-]
-NoConsole = Annotated[
-    bool,
-    typer.Option(
-        "--no-console",
-        help="Run no `pinlater console` beside the server. One runs if its extra is installed.",
-    ),
-]
-RoleName = Annotated[
-    str | None,
-    typer.Option(
-        "--role",
-        metavar="all|enqueue|dequeue",
-        help="Do all (the default), or keep enqueues or dequeues apart from servers with the other role. Each takes every call.",
-    ),
-]
-ExampleWanted = Annotated[
-    bool,
-    typer.Option(
-        "--example",
-        help="Also run a living example, for a look at the dashboard: the queues example_*, with a producer and a worker. "
-        "For one process on sqlite: or memory:, without access control and TLS.",
-    ),
-]
-TokensFile = Annotated[
-    Path | None,
-    typer.Option("--tokens", help="File of the tokens that callers need, as `pinlater token` makes it."),
-]
-Insecure = Annotated[
-    bool,
-    typer.Option(
-        "--insecure",
-        help="Allow an address beyond loopback without access control: every host that reaches it may do anything.",
-    ),
-]
-TlsCertificate = Annotated[
-    Path | None,
-    typer.Option("--tls-certificate", metavar="FILE", help="Serve TLS on all ports, with this certificate (PEM)."),
-]
-TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, if it is in another file.")]
-StopWithStdin = Annotated[
-    bool,
-    typer.Option(
-        "--stop-with-stdin",
-        help="Stop as at SIGTERM when standard input, a pipe, ends: with the process that holds it.",
-    ),
-]
-ControlChannelNumber = Annotated[int | None, typer.Option("--control-channel", hidden=True)]
-
 
 def serve(
-    config: ConfigFile = None,
-    store: Store = None,
-    shards: ShardFile = None,
-    host: Host = None,
-    thrift_port: ThriftPort = None,
-    http_port: HttpPort = None,
-    processes: Processes = None,
-    role: RoleName = None,
-    no_console: NoConsole = False,
-    example: ExampleWanted = False,
-    tokens: TokensFile = None,
-    insecure: Insecure = False,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
+    place: StoreOptions,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; 0.0.0.0 opens both ports to the network.")
+    ] = None,
+    thrift_port: Annotated[int | None, typer.Option(help="Port for Thrift; 0 takes a free one.")] = None,
+    http_port: Annotated[int | None, typer.Option(help="Port for HTTP; 0 takes a free one.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Run this many server processes on these ports, as one server. Not for memory:.")
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|enqueue|dequeue",
+            help="Do all (the default), or keep enqueues or dequeues apart from servers with the other role. Each takes every call.",
+        ),
+    ] = None,
+    no_console: Annotated[
+        bool,
+        typer.Option(
+            "--no-console", help="Run no `pinlater console` beside the server. One runs if its extra is installed."
+        ),
+    ] = False,
+    example: Annotated[
+        bool,
+        typer.Option(
+            "--example",
+            help="Also run a living example, for a look at the dashboard: the queues example_*, with a producer and a worker. "
+            "For one process on sqlite: or memory:, without access control and TLS.",
+        ),
+    ] = False,
+    tokens: Annotated[
+        Path | None, typer.Option(help="File of the tokens that callers need, as `pinlater token` makes it.")
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Allow an address beyond loopback without access control: every host that reaches it may do anything.",
+        ),
+    ] = False,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Serve TLS on all ports, with this certificate (PEM).")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, if it is in another file.")] = None,
     set_: MoreSettings = None,
-    stop_with_stdin: StopWithStdin = False,
-    control_channel: ControlChannelNumber = None,
+    stop_with_stdin: Annotated[
+        bool,
+        typer.Option(
+            "--stop-with-stdin",
+            help="Stop as at SIGTERM when standard input, a pipe, ends: with the process that holds it.",
+        ),
+    ] = False,
+    control_channel: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run a server until SIGTERM or SIGINT. It finishes what is in flight, and ends with status 0.
 
@@ -111,7 +87,7 @@ def serve(
     if control_channel is not None:
         raise typer.Exit(run_child(control_channel))
     named = {
-        "store": store_of(store, shards),
+        "store": place.named,
         "host": host,
         "thrift.port": thrift_port,
         "http.port": http_port,
@@ -123,7 +99,7 @@ def serve(
         "tls.certificate_file": tls_certificate,
         "tls.key_file": tls_key,
     }
-    loaded = load_settings(config, set_, named)
+    loaded = load_settings(place.config, set_, named)
     if (reason := refusal_to_start(loaded.settings)) is not None:
         exits.fail(reason, exits.SETTINGS)
     more = [_example_of(loaded.settings)] if example else []

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pinlater.cli import exits, notes, options, output
+from pinlater.cli import exits, notes, output
+from pinlater.cli.call import CommandReply
 from pinlater.cli.local_user import local_author
-from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, load_settings, settings_for, store_of
+from pinlater.cli.server_settings import StoreOptions, load_settings
 from pinlater.cli.server_views import ServerView, ask_pages, ask_servers
 from pinlater.cli.shard_queries import (
     Seen,
@@ -27,8 +28,7 @@ from pinlater.cli.shard_queries import (
     places_of,
 )
 from pinlater.cli.shard_standstill import DrainStandstill, why_jobs_remain
-from pinlater.cli.shard_status import LOST, print_status, status_as_json
-from pinlater.cli.silent_shards import refuse_to_drain, refuse_to_remove
+from pinlater.cli.shard_status import LOST, print_status, refuse_to_drain, refuse_to_remove, status_as_json
 from pinlater.client._servers import SERVERS_VARIABLE
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
@@ -44,36 +44,31 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The shard's name (1, or s1 as in descriptors), or its key in the file.")
 ]
 
+_NAMES = ["shard", "key", "address", "dequeue only"]
 _LOOK_EVERY_S = 0.5
 _QUEUES_NAMED_MAX = 5
 # A server that reads its files at the last moment has applied the change by then.
 _SLACK_MS = 2_000
 
 
-def list_shards(
-    config: ConfigFile = None, store: Store = None, shards: ShardFile = None, json: options.Json = False
-) -> None:
+def list_shards(reply: CommandReply, place: StoreOptions) -> None:
     """List the shards of the settings or of the shard file. Shows those that are marked as lost, too. Asks no database.
 
     Example: pinlater shards list --shards shards.json
     """
-    settings = settings_for(config, store_of(store, shards), driver_needed=False)
-    places = [*places_of(settings), *find_lost(settings)]
-    if json:
-        output.print_json({"shards": [as_json(place) for place in places]})
-        return
-    rows = [
-        (place.name, place.key or None, str(place.endpoint), LOST if place.lost else not place.takes_enqueues)
-        for place in places
-    ]
-    output.print_table(["shard", "key", "address", "dequeue only"], rows)
+    settings = place.settings(driver_needed=False)
+    found = [*places_of(settings), *find_lost(settings)]
+    reply.answer({"shards": list(map(as_json, found))}, lambda: output.print_table(_NAMES, list(map(_row, found))))
+
+
+def _row(shard: ConfiguredShard) -> output.Row:
+    return (shard.name, shard.key or None, str(shard.endpoint), LOST if shard.lost else not shard.takes_enqueues)
 
 
 def status(
+    reply: CommandReply,
     context: typer.Context,
-    config: ConfigFile = None,
-    store: Store = None,
-    shards: ShardFile = None,
+    place: StoreOptions,
     server: Annotated[
         str | None,
         typer.Option(
@@ -87,12 +82,10 @@ def status(
     http: Annotated[
         str | None,
         typer.Option(
-            "--http",
             metavar="HOST:PORT",
             help="Ask the HTTP port of a server instead. Default without a server: the one in the settings, if they name one.",
         ),
     ] = None,
-    json: options.Json = False,
 ) -> None:
     """Show whether each shard answers, and what it holds. Shows its schema, its servers, its jobs and its size, which promise its
     database does not keep, and whether the server at --server uses it. The answer of a server that uses other shards does not count.
@@ -105,21 +98,20 @@ def status(
         raise typer.BadParameter("--server and --http exclude each other", param_hint="--http")
     if http is not None and "," in http:
         raise typer.BadParameter("--http takes the HTTP port of one server", param_hint="--http")
-    loaded = load_settings(config, None, {"store": store_of(store, shards)})
+    loaded = load_settings(place.config, None, {"store": place.named})
     settings = loaded.settings
     seen = asyncio.run(look_at(places_of(settings), settings))
     lost = [Seen(place, None, None) for place in find_lost(settings)]
     configured = None if named else _configured_http(loaded)
     view = _view(None if http else server, http or configured, seen, settings.database.connect_timeout_ms / 1000)
-    if json:
-        output.print_json(
-            {
-                "server": None if view is None else view._asdict(),
-                "shards": [status_as_json(shard, view) for shard in [*seen, *lost]],
-            }
-        )
-    else:
-        print_status([*seen, *lost], view, settings.jobs.max_body_bytes)
+    shown = [*seen, *lost]
+    reply.answer(
+        {
+            "server": None if view is None else view._asdict(),
+            "shards": [status_as_json(shard, view) for shard in shown],
+        },
+        lambda: print_status(shown, view, settings.jobs.max_body_bytes),
+    )
     if any(shard.look is None for shard in seen):
         raise typer.Exit(exits.BUSY)
     if (named or http is not None) and view is not None and view.problem is not None:
@@ -147,10 +139,9 @@ def _configured_http(loaded: Loaded) -> str | None:
 
 
 def drain(
+    reply: CommandReply,
     name: Name,
-    config: ConfigFile = None,
-    store: Store = None,
-    shards: ShardFile = None,
+    place: StoreOptions,
     undo: Annotated[bool, typer.Option("--undo", help="Allow enqueues on the shard again.")] = False,
     anyway: Annotated[
         bool,
@@ -162,14 +153,13 @@ def drain(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show the number of live jobs until there are none.")
     ] = True,
-    json: options.Json = False,
 ) -> None:
     """Give a shard no new jobs, while workers finish its jobs. Writes dequeueOnly into the shard file. Afterwards `remove` removes the
     shard. If the number of live jobs stands still, some of them are named, with the reason. Refused if the shard does not answer.
 
     Example: pinlater shards drain 3 --shards shards.json --no-wait
     """
-    settings = settings_for(config, store_of(store, shards), driver_needed=not undo)
+    settings = place.settings(driver_needed=not undo)
     places = places_of(settings)
     chosen = _chosen(name, places, settings)
     if not undo and not any(place.takes_enqueues for place in places if place not in chosen):
@@ -178,11 +168,8 @@ def drain(
         if not undo and not anyway:
             refuse_to_drain(name, asyncio.run(look_at(chosen, settings)))
         _edit(settings, chosen, flag="dequeueOnly", value=not undo)
-    if undo:
-        _say_drained(name, chosen, None, json)
-        return
-    left = asyncio.run(_wait_until_empty(chosen, settings, wait=wait, quiet=json))
-    _say_drained(name, chosen, left, json)
+    left = None if undo else asyncio.run(_wait_until_empty(chosen, settings, wait=wait, quiet=reply.json))
+    _answer_drained(reply, name, chosen, left)
 
 
 async def _wait_until_empty(
@@ -233,26 +220,28 @@ def _live(look: Look) -> str:
     return f"{counted(look.live, 'live job')} left" + (f" ({where})" if where else "")
 
 
-def _say_drained(name: str, chosen: Sequence[ConfiguredShard], seen: Sequence[Seen] | None, json: bool) -> None:
-    if json:
-        live = None if seen is None else [None if shard.look is None else shard.look.live for shard in seen]
-        found = {"shards": [place.name for place in chosen], "dequeue_only": seen is not None}
-        output.print_json(found if live is None else {**found, "live": live})
-    elif seen is None:
-        output.print_text([f"{name} takes enqueues again, as soon as the servers have looked at the file"])
-    elif all(shard.look is not None and not shard.look.live for shard in seen):
-        held = [str(shard.look.timed_keys) for shard in seen if shard.look is not None and shard.look.timed_keys.number]
-        after = f", but holds {'; '.join(held)}. Run `pinlater shards remove {name}` after that time"
-        output.print_text([f"{name} is empty" + (after if held else f"; `pinlater shards remove {name}` removes it")])
+def _answer_drained(
+    reply: CommandReply, name: str, chosen: Sequence[ConfiguredShard], seen: Sequence[Seen] | None
+) -> None:
+    """`seen`: the shards that drain, or None for those that take enqueues again."""
+    found = {"shards": [place.name for place in chosen], "dequeue_only": seen is not None}
+    if seen is None:
+        reply.answer(found, [f"{name} takes enqueues again, as soon as the servers have looked at the file"])
+        return
+    live = [None if shard.look is None else shard.look.live for shard in seen]
+    if any(jobs != 0 for jobs in live):
+        told = f"{name} drains; {_left(seen)}"
+    elif held := [str(shard.look.timed_keys) for shard in seen if shard.look and shard.look.timed_keys.number]:
+        told = f"{name} is empty, but holds {'; '.join(held)}. Run `pinlater shards remove {name}` after that time"
     else:
-        output.print_text([f"{name} drains; {_left(seen)}"])
+        told = f"{name} is empty; `pinlater shards remove {name}` removes it"
+    reply.answer({**found, "live": live}, [told])
 
 
 def remove(
+    reply: CommandReply,
     name: Name,
-    config: ConfigFile = None,
-    store: Store = None,
-    shards: ShardFile = None,
+    place: StoreOptions,
     lose_keys: Annotated[
         bool,
         typer.Option(
@@ -266,18 +255,17 @@ def remove(
             help="Give up a shard that does not answer, with all its jobs and keys: its data are lost for good, and there is no backup.",
         ),
     ] = False,
-    json: options.Json = False,
 ) -> None:
     """Remove a drained shard from the shard file. Refused while it holds live jobs or unique keys for a time. Its finished jobs cannot be
     looked up afterwards. With --lost, the entry stays and is marked; a new shard needs another name.
 
     Example: pinlater shards remove 3 --shards shards.json
     """
-    settings = settings_for(config, store_of(store, shards))
+    settings = place.settings()
     places = places_of(settings)
     chosen = _chosen(name, places, settings)
     if lost:
-        _give_up(name, chosen, places, settings, json)
+        _give_up(reply, name, chosen, places, settings)
         return
     seen = asyncio.run(look_at(chosen, settings))
     refuse_to_remove(name, seen)
@@ -295,13 +283,12 @@ def remove(
     keys_lost = asyncio.run(_forget_keys(chosen, settings)) if lose_keys else 0
     _edit(settings, chosen)
     finished = sum(shard.look.finished for shard in seen if shard.look is not None)
-    if json:
-        output.print_json({"removed": [place.name for place in chosen], "finished": finished, "keys_lost": keys_lost})
-    else:
-        kept = f"finished jobs that remain in its database: {finished}" + (
-            f", unique keys that were deleted: {keys_lost}" if keys_lost else ""
-        )
-        output.print_text([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
+    names = [place.name for place in chosen]
+    kept = f"finished jobs that remain in its database: {finished}"
+    kept += f", unique keys that were deleted: {keys_lost}" if keys_lost else ""
+    reply.answer(
+        {"removed": names, "finished": finished, "keys_lost": keys_lost}, [f"removed {', '.join(names)} ({kept})"]
+    )
 
 
 def _check_removable(name: str, look: Look, *, lose_keys: bool) -> None:
@@ -317,7 +304,11 @@ def _check_removable(name: str, look: Look, *, lose_keys: bool) -> None:
 
 
 def _give_up(
-    name: str, chosen: Sequence[ConfiguredShard], places: Sequence[ConfiguredShard], settings: Settings, json: bool
+    reply: CommandReply,
+    name: str,
+    chosen: Sequence[ConfiguredShard],
+    places: Sequence[ConfiguredShard],
+    settings: Settings,
 ) -> None:
     """Marks the shard as lost, unless it answers with data, or no other shard takes enqueues."""
     if not any(place.takes_enqueues for place in places if place not in chosen):
@@ -331,16 +322,12 @@ def _give_up(
             )
     _edit(settings, chosen, flag="lostForGood")
     names = [place.name for place in chosen]
-    if json:
-        output.print_json({"removed": names, "lost": True})
-    else:
-        within = f"{settings.maintenance.file_interval_ms / 1000:.0f} s"
-        output.print_text(
-            [
-                f"{', '.join(names)} is marked as lost: servers give it up, with all its jobs, within {within}. Its entry stays in the "
-                "file, so that no new shard gets its name"
-            ]
-        )
+    within = f"{settings.maintenance.file_interval_ms / 1000:.0f} s"
+    told = (
+        f"{', '.join(names)} is marked as lost: servers give it up, with all its jobs, within {within}. Its entry stays in the file, "
+        "so that no new shard gets its name"
+    )
+    reply.answer({"removed": names, "lost": True}, [told])
 
 
 async def _forget_keys(chosen: Sequence[ConfiguredShard], settings: Settings) -> int:

@@ -4,7 +4,7 @@ its user for the audit; servers read both within a second. Asks no server."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.call import CommandReply
 from pinlater.cli.local_user import local_author
-from pinlater.cli.quotas import MaxBytes, MaxConnections, MaxPolls, changed_quota, quota_json, shown_quota
+from pinlater.cli.quotas import QuotaOptions, quota_json, shown_quota
 from pinlater.cli.server_settings import ConfigFile, load_settings
 from pinlater.domain.access import ALL_QUEUES, MEANINGS, Role, check_pattern, digest_of, new_secret
 from pinlater.domain.clock import SystemClock
@@ -29,55 +30,48 @@ TokensFile = Annotated[
     Path | None,
     typer.Option("--tokens", metavar="FILE", help="File of the tokens. Default: the setting access.tokens_file."),
 ]
-Roles = Annotated[
-    list[Role],
-    typer.Option(
-        "--role",
-        metavar="ROLE",
-        help=f"What the token allows: {', '.join(role.value for role in MEANINGS)}. May be repeated.",
-    ),
-]
 Queues = Annotated[
     list[str] | None,
     typer.Option(
         "--queue", metavar="PATTERN", help="Queues that it is for: mail, mail*, ... May be repeated. Default: all."
     ),
 ]
-Expires = Annotated[
-    str | None,
-    typer.Option("--expires", metavar="DURATION", help="How long it is good: 90d, 12h. Default: until revoked."),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the secret to this new file, which only you can read, and do not print it.",
-    ),
-]
-SpeaksForOthers = Annotated[
-    bool,
-    typer.Option(
-        "--speaks-for-others",
-        help="The audit names the user that the holder says it speaks for: for a console behind a proxy that authenticates people.",
-    ),
-]
 
 
 def create(
+    reply: CommandReply,
     name: Name,
-    role: Roles,
+    role: Annotated[
+        list[Role],
+        typer.Option(
+            metavar="ROLE",
+            help=f"What the token allows: {', '.join(role.value for role in MEANINGS)}. May be repeated.",
+        ),
+    ],
     queue: Queues = None,
-    expires: Expires = None,
-    max_connections: MaxConnections = None,
-    max_polls: MaxPolls = None,
-    max_bytes_in_flight: MaxBytes = None,
-    speaks_for_others: SpeaksForOthers = False,
-    output_file: Output = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long it is good: 90d, 12h. Default: until revoked.")
+    ] = None,
+    *,
+    bounds: QuotaOptions,
+    speaks_for_others: Annotated[
+        bool,
+        typer.Option(
+            "--speaks-for-others",
+            help="The audit names the user that the holder says it speaks for: for a console behind a proxy that authenticates people.",
+        ),
+    ] = False,
+    output_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the secret to this new file, which only you can read, and do not print it.",
+        ),
+    ] = None,
     tokens: TokensFile = None,
     config: ConfigFile = None,
-    json: options.Json = False,
 ) -> None:
     """Create a token and print its secret, or write it to --output. It is shown this once: the file of the tokens keeps its SHA-256 only.
 
@@ -85,7 +79,7 @@ def create(
     """
     path, secret, now_ms = _file(tokens, config), new_secret(), SystemClock().now_ms()
     span_ms = options.span_ms(expires, "--expires")
-    quota = changed_quota(OwnQuota(), max_connections, max_polls, max_bytes_in_flight)
+    quota = bounds.change(OwnQuota())
     try:
         token = Token(
             check_name(name),
@@ -103,94 +97,77 @@ def create(
         output.check_open("no token was made")
     with _written(secret, output_file):
         _change(path, name, lambda known: _with(known, token, path))
+    about = _as_json(token, None, now_ms)
     if output_file is None:
-        _print_secret(secret, token, path, json)
-    elif json:
-        output.print_json({"output": str(output_file), **_as_json(token, None, now_ms)})
+        _answer_secret(reply, secret, token, path, about)
     else:
-        output.print_text([f"token {name} is in {path}, and its secret in {output_file}"])
+        told = f"token {name} is in {path}, and its secret in {output_file}"
+        reply.answer({"output": str(output_file), **about}, [told])
 
 
-def list_tokens(tokens: TokensFile = None, config: ConfigFile = None, json: options.Json = False) -> None:
+def list_tokens(reply: CommandReply, tokens: TokensFile = None, config: ConfigFile = None) -> None:
     """List the tokens, and when each was last used. Servers on this machine note the use, to the minute: `unknown` if none has noted any.
 
     Example: pinlater token list --tokens tokens.json
     """
     path, now_ms = _file(tokens, config), SystemClock().now_ms()
     known, used = _read(path), read_last_uses(path)
-    if json:
-        listed = [_as_json(token, (used or {}).get(token.digest), now_ms) for token in known]
-        output.print_json({"tokens": listed, "last_use_known": used is not None})
-        return
-    rows = [
-        (
-            token.name,
-            ", ".join(role.value for role in token.roles),
-            ", ".join(token.queues),
-            shown_quota(token.quota),
-            output.iso(token.created_at_ms),
-            "expired" if token.has_expired(now_ms) else output.iso(token.expires_at_ms),
-            "unknown" if used is None else output.iso(used.get(token.digest)),
-        )
-        for token in known
-    ]
-    output.print_blocks(["name", "roles", "queues", "quota", "created", "expires", "last used"], rows)
+    columns: output.Columns[Token] = {
+        "name": lambda token: token.name,
+        "roles": lambda token: ", ".join(role.value for role in token.roles),
+        "queues": lambda token: ", ".join(token.queues),
+        "quota": lambda token: shown_quota(token.quota),
+        "created": lambda token: output.iso(token.created_at_ms),
+        "expires": lambda token: "expired" if token.has_expired(now_ms) else output.iso(token.expires_at_ms),
+        "last used": lambda token: "unknown" if used is None else output.iso(used.get(token.digest)),
+    }
+    listed = [_as_json(token, (used or {}).get(token.digest), now_ms) for token in known]
+    reply.answer({"tokens": listed, "last_use_known": used is not None}, lambda: output.print_blocks(columns, known))
 
 
 def limit(
+    reply: CommandReply,
     name: Name,
-    max_connections: MaxConnections = None,
-    max_polls: MaxPolls = None,
-    max_bytes_in_flight: MaxBytes = None,
+    bounds: QuotaOptions,
     tokens: TokensFile = None,
     config: ConfigFile = None,
-    json: options.Json = False,
 ) -> None:
     """Change the quota of a token. What is not given stays. Servers apply it within a second, and end nothing that is under way.
 
     Example: pinlater token limit billing --max-polls 200 --max-bytes-in-flight 64MiB --tokens tokens.json
     """
-    given = (max_connections, max_polls, max_bytes_in_flight)
-    if given == (None, None, None):
+    if bounds == QuotaOptions():
         raise typer.BadParameter("give at least one of --max-connections, --max-polls and --max-bytes-in-flight")
-    changed_quota(OwnQuota(), *given)  # before the file is looked at
+    bounds.change(OwnQuota())  # before the file is looked at
     path, changed = _file(tokens, config), list[Token]()
 
     def change(known: tuple[Token, ...]) -> list[Token]:
         index = _index_of(known, name, path)
-        changed.append(known[index]._replace(quota=changed_quota(known[index].quota, *given)))
+        changed.append(known[index]._replace(quota=bounds.change(known[index].quota)))
         return [*known[:index], *changed, *known[index + 1 :]]
 
     _change(path, name, change)
     quota = changed[0].quota
-    if json:
-        output.print_json({"name": name, **quota_json(quota)})
-    else:
-        output.print_lines([f"quota of {name}: {shown_quota(quota)}"])
+    told = f"quota of {name}: {shown_quota(quota)}"
+    reply.answer({"name": name, **quota_json(quota)}, lambda: output.print_lines([told]))
 
 
-def revoke(name: Name, tokens: TokensFile = None, config: ConfigFile = None, json: options.Json = False) -> None:
+def revoke(reply: CommandReply, name: Name, tokens: TokensFile = None, config: ConfigFile = None) -> None:
     """Remove a token. Servers refuse it within a second, also on open connections.
 
     Example: pinlater token revoke billing --tokens tokens.json
     """
     path = _file(tokens, config)
     _change(path, name, lambda known: _without(known, name, path))
-    if json:
-        output.print_json({"revoked": name})
-    else:
-        output.print_lines([f"revoked {name}"])
+    reply.answer({"revoked": name}, [f"revoked {name}"])
 
 
-def _print_secret(secret: str, token: Token, path: Path, as_json: bool) -> None:
+def _answer_secret(reply: CommandReply, secret: str, token: Token, path: Path, about: Mapping[str, object]) -> None:
     """Prints the secret of a new token; a token whose secret can't be printed is removed."""
     try:
-        if as_json:
-            output.print_json({"token": secret, **_as_json(token, None, token.created_at_ms)})
-        else:
-            if output.on_terminal():
-                notes.write(f"token {token.name} is in {path}; this is its secret, which is not shown again:")
-            output.print_lines([secret])
+        if output.on_terminal() and not reply.json:
+            notes.write(f"token {token.name} is in {path}; this is its secret, which is not shown again:")
+        reply.answer({"token": secret, **about}, [secret])
         output.deliver()
     except OSError as error:
         _change(path, token.name, lambda known: _without(known, token.name, path))

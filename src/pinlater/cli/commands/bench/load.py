@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.call import CommandReply, ServerCall
 from pinlater.cli.load_generator import IntervalReader, LoadMode, LoadPlan, LoadRun, Meter
 from pinlater.client import AsyncClient
 
@@ -22,39 +23,25 @@ _LOOK_S = 1.0
 
 
 def load(
+    call: ServerCall,
     queue: Annotated[
-        str,
-        typer.Argument(metavar="QUEUE", help="Made if it isn't there.", autocompletion=options.complete_queue),
+        str, typer.Argument(metavar="QUEUE", help="Made if it isn't there.", autocompletion=options.complete_queue)
     ] = "load_test",
     mode: Annotated[
-        LoadMode, typer.Option("--mode", metavar="MODE", help=f"What a query is: {', '.join(LoadMode)}.")
+        LoadMode, typer.Option(metavar="MODE", help=f"What a query is: {', '.join(LoadMode)}.")
     ] = LoadMode.ENQUEUE,
     num_queries: Annotated[
-        int | None,
-        typer.Option(
-            "--num-queries", help="Queries in all; -1: no end.", show_default="1000, or no end with --duration"
-        ),
+        int | None, typer.Option(help="Queries in all; -1: no end.", show_default="1000, or no end with --duration")
     ] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Jobs a query.")] = 1,
-    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Queries at a time.")] = 1,
+    batch_size: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs a query.")] = 1,
+    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Queries at a time.")] = 1,
     dequeue_success_percent: Annotated[
-        int,
-        typer.Option(
-            "--dequeue-success-percent",
-            metavar="N",
-            parser=options.integer_up_to(100),
-            help="How many of 100 dequeued jobs succeed.",
-        ),
+        int, typer.Option(metavar="N", parser=options.integer_up_to(100), help="How many of 100 dequeued jobs succeed.")
     ] = 100,
-    body_size: Annotated[
-        int | None, typer.Option("--body-size", metavar="N", min=0, help="Bytes a body; else a short text.")
-    ] = None,
+    body_size: Annotated[int | None, typer.Option(metavar="N", min=0, help="Bytes a body; else a short text.")] = None,
     priority: Annotated[int, typer.Option("--priority", "-p", help="Of the jobs enqueued.")] = 1,
-    wait: Annotated[str, typer.Option("--wait", help="How long a dequeue waits for jobs.")] = "0",
-    duration: Annotated[str | None, typer.Option("--duration", help="Ends after this span: 30s, 5m.")] = None,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
+    wait: Annotated[str, typer.Option(help="How long a dequeue waits for jobs.")] = "0",
+    duration: Annotated[str | None, typer.Option(help="Ends after this span: 30s, 5m.")] = None,
 ) -> None:
     """Send a load and measure it. Ctrl-C ends it with its summary. Exit code 5 if any query failed.
 
@@ -72,10 +59,10 @@ def load(
         options.span_ms(wait, "--wait") or 0,
     )
     duration_ms = options.span_ms(duration, "--duration")
-    client = options.client_for(server, timeout, connections=min(concurrency, _CONNECTIONS_MAX))
+    client = options.client_for(call.server, call.timeout, connections=min(concurrency, _CONNECTIONS_MAX))
     with exits.reported():
         meter = asyncio.run(_measure(client, plan, duration_ms))
-    _print_summary(plan, meter, json)
+    answer_summary(call, plan, meter)
     if meter.last_error is not None:
         exits.fail(f"{meter.errors} queries failed, the last: {meter.last_error}", exits.UNEXPECTED_RESULT)
 
@@ -133,10 +120,11 @@ def _live_text(reader: IntervalReader) -> str:
     return f"{rate:,.0f} jobs/s  avg {now.latency_ms_avg:.2f} ms  p99 {now.latency_ms_p99:.2f} ms"
 
 
-def _print_summary(plan: LoadPlan, meter: Meter, as_json: bool) -> None:
+def answer_summary(reply: CommandReply, plan: LoadPlan, meter: Meter) -> None:
+    """Prints what was measured."""
     summary = meter.summary()
-    if as_json:
-        output.print_json({"mode": plan.mode.value, "queue": plan.queue, **summary})
-    else:
-        rows = [(name.replace("_", " "), f"{value:,}") for name, value in summary.items()]
-        output.print_table(["measured", plan.mode.value], rows)
+    rows = [(name.replace("_", " "), f"{value:,}") for name, value in summary.items()]
+    reply.answer(
+        {"mode": plan.mode.value, "queue": plan.queue, **summary},
+        lambda: output.print_table(["measured", plan.mode.value], rows),
+    )

@@ -19,7 +19,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits, output
+from pinlater.cli.call import CommandReply
 from pinlater.cli.commands.demo.server import DemoConsoleFailed, DemoServer, DemoServerFailed
 from pinlater.cli.commands.demo.view import DemoView, Figures
 from pinlater.cli.demo_tasks import ATTEMPTS, Cause, mail_task
@@ -82,7 +83,8 @@ def expected_of(jobs: int) -> Expected:
 
 
 def demo(
-    jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_000_000, help="How many jobs.")] = 5_000,
+    reply: CommandReply,
+    jobs: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many jobs.")] = 5_000,
     stay: Annotated[
         bool | None,
         typer.Option(
@@ -92,7 +94,6 @@ def demo(
             show_default=False,
         ),
     ] = None,
-    json: options.Json = False,
 ) -> None:
     """Watch a service run some thousand jobs. A few of them fail and are retried. Then look at them in the dashboard. Leaves nothing
     behind.
@@ -101,18 +102,18 @@ def demo(
 
     Example: pinlater demo --jobs 20000
     """
-    if json and stay:
+    if reply.json and stay:
         raise typer.BadParameter("--json and --stay exclude each other", param_hint="--stay")
-    plan = DemoPlan(jobs, False if json else stay)
+    plan = DemoPlan(jobs, False if reply.json else stay)
     logging.getLogger("pinlater").addHandler(logging.NullHandler())  # the jobs that fail are meant to
     with exits.reported(), tempfile.TemporaryDirectory(prefix="pinlater-demo-") as folder:
         try:
-            outcome = asyncio.run(_run(Path(folder), plan, DemoView(jobs, quiet=json)))
+            outcome = asyncio.run(_run(Path(folder), plan, DemoView(jobs, quiet=reply.json)))
         except DemoServerFailed as error:
             exits.fail(str(error), exits.UNEXPECTED_RESULT)
         except asyncio.CancelledError:
             raise typer.Exit(exits.TERMINATED) from None
-    if json:
+    if reply.json:
         wanted = {"enqueued": jobs, **outcome.expected._asdict()}
         output.print_json({**outcome.figures._asdict(), "expected": wanted, "as_expected": outcome.right})
     if not outcome.right:

@@ -1,4 +1,4 @@
-"""`pinlater job dequeue`."""
+"""`pinlater job dequeue`, `peek` and `check-dequeue`: claim jobs, or show those that a dequeue would get."""
 
 from __future__ import annotations
 
@@ -9,19 +9,29 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, notes, options, output
-from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Dequeued
+from pinlater.cli.call import ServerCall, WaitingServerCall
+from pinlater.cli.queue_notes import is_paused
+from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.wording import counted
 
 # The difference between the server's clock and ours, and the network, make a wait look a little shorter or longer.
 _INEXACT_MS = 500
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to take.")]
+_COLUMNS: output.Columns[ClaimedJob] = {
+    "descriptor": lambda job: job.descriptor,
+    "attempt": lambda job: job.attempt,
+    "left": lambda job: job.attempts_remaining,
+    "token": lambda job: job.token or None,
+    "body": output.shown_body,
+}
 
 
 def dequeue(
+    call: WaitingServerCall,
     queue: options.QueueName,
     limit: Limit = 1,
-    wait: Annotated[str, typer.Option("--wait", help="How long to wait for a job, at most 60s.")] = "0",
+    wait: Annotated[str, typer.Option(help="How long to wait for a job, at most 60s.")] = "0",
     ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs as succeeded once they are printed.")] = False,
     body_only: Annotated[
         bool,
@@ -34,9 +44,6 @@ def dequeue(
         bool,
         typer.Option("--null", "-0", help="With --body-only: end each body with a zero byte instead, as for xargs -0."),
     ] = False,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutAndWaitSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """Claim jobs and print them. A claim ends with `pinlater job ack`, with --ack, or when it times out. If the jobs can't all be printed,
     none is acked, and all go back to the queue.
@@ -48,22 +55,22 @@ def dequeue(
     async def claim(client: AsyncClient) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        dequeued = await client.dequeue(queue, limit, wait_ms=wait_ms)
+        jobs = (await client.dequeue(queue, limit, wait_ms=wait_ms)).jobs
         waited_s = loop.time() - began
-        if not dequeued.jobs and waited_s * 1000 < wait_ms - _INEXACT_MS:
+        if not jobs and waited_s * 1000 < wait_ms - _INEXACT_MS:
             notes.note(
                 f"the server ended the wait after {waited_s:.1f} s, its longest unless it stops (jobs.max_wait_ms)"
             )
         try:
             if body_only:
-                _print_bodies(dequeued.jobs, b"\0" if null else b"\n" if limit > 1 or output.on_terminal() else b"")
+                _print_bodies(jobs, b"\0" if null else b"\n" if limit > 1 or output.on_terminal() else b"")
             else:
-                print_jobs(dequeued, json)
+                call.answer({"jobs": list(map(output.claimed_json, jobs))}, lambda: print_jobs(jobs))
             output.deliver()
         except OSError as error:
-            output.fail_unprinted(error, await _given_back(client, queue, dequeued.jobs))
-        if ack and dequeued.jobs:
-            results = await client.ack(queue, [Ack(job.descriptor, token=job.token) for job in dequeued.jobs])
+            output.fail_unprinted(error, await _given_back(client, queue, jobs))
+        if ack and jobs:
+            results = await client.ack(queue, [Ack(job.descriptor, token=job.token) for job in jobs])
             late = sum(not result.applied for result in results)
             if late:
                 exits.fail(
@@ -71,7 +78,43 @@ def dequeue(
                 )
 
     output.check_open("no job was claimed")
-    options.ask(server, timeout, claim, wait_for_servers=True)
+    call.ask(claim)
+
+
+def peek(call: ServerCall, queue: options.QueueName, limit: Limit = 10) -> None:
+    """Show the jobs that a dequeue would get. Claims none, and says if the queue is paused.
+
+    Example: pinlater job peek emails --limit 3
+    """
+    jobs, paused = call.ask(lambda client: _dry_run(client, queue, limit))
+    call.answer({"jobs": list(map(output.claimed_json, jobs)), "paused": paused}, lambda: print_jobs(jobs))
+    _say_paused(call, paused)
+
+
+def check_dequeue(call: ServerCall, queue: options.QueueName, limit: Limit = 1) -> None:
+    """Say whether a dequeue would get jobs. Claims none, counts up to --limit, and says if the queue is paused.
+
+    Example: pinlater job check-dequeue emails
+    """
+    jobs, paused = call.ask(lambda client: _dry_run(client, queue, limit))
+    limit_reached = len(jobs) >= limit
+    found = {"available": len(jobs), "limit_reached": limit_reached, "paused": paused}
+    call.answer(
+        {**found, "descriptors": [job.descriptor for job in jobs]},
+        [f"Jobs available for dequeue: {'at least ' * limit_reached}{len(jobs)}"],
+    )
+    _say_paused(call, paused)
+
+
+async def _dry_run(client: AsyncClient, queue: str, limit: int) -> tuple[Sequence[ClaimedJob], bool]:
+    """Returns up to `limit` jobs, even if the queue is paused, and whether it is: a real dequeue is then refused, or waits."""
+    dequeued = await client.dequeue(queue, limit, dry_run=True)
+    return dequeued.jobs, await is_paused(client, queue)
+
+
+def _say_paused(call: ServerCall, paused: bool) -> None:
+    if paused and not call.json:
+        notes.write("paused: a dequeue gets no jobs until `pinlater queue resume`")
 
 
 async def _given_back(client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> str:
@@ -86,16 +129,9 @@ async def _given_back(client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob
     return f"{what} {'now' if results and all(each.applied for each in results) else 'when the claims time out'}"
 
 
-def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
-    jobs = dequeued.jobs
-    if as_json:
-        output.print_json({"jobs": [output.claimed_json(job) for job in jobs]})
-        return
-    columns = ["descriptor", "attempt", "left", "token", "body"]
-    rows = [
-        (job.descriptor, job.attempt, job.attempts_remaining, job.token or None, output.shown_body(job)) for job in jobs
-    ]
-    output.print_blocks(columns, rows)
+def print_jobs(jobs: Sequence[ClaimedJob]) -> None:
+    """Prints jobs with their bodies."""
+    output.print_blocks(_COLUMNS, jobs)
 
 
 def _print_bodies(jobs: Sequence[ClaimedJob], end: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
@@ -12,62 +12,43 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.call import WaitingServerCall
 from pinlater.client import AsyncClient, Job, UniqueKey, UniqueScope
 from pinlater.client._changed_before import ChangedBefore
+from pinlater.domain.batches import batches
 from pinlater.domain.job import TASK_HEADER
 
-_JOBS_PER_REQUEST = 500
 _STANDARD_INPUT = Path("-")
-_BYTES_PER_REQUEST = 4 * 1024 * 1024
-
-
-Bodies = Annotated[list[str] | None, typer.Option("--body", "-b", help="A job's body as text; may be repeated.")]
-BodyFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--body-file", help="A job's body from a file (-: standard input); may be repeated."),
-]
-Lines = Annotated[bool, typer.Option("--lines", help="Standard input holds a job a line.")]
-Level = Annotated[int, typer.Option("--priority", "-p", help="1 is the highest.")]
-Delay = Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")]
-At = Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, now, or ms.")]
-Attempts = Annotated[int | None, typer.Option("--attempts", help="Attempts allowed.")]
-Status = Annotated[str, typer.Option("--status", help="Custom status.")]
-Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="May be repeated.")]
-Task = Annotated[str | None, typer.Option("--task", metavar="NAME", help="The task of a worker that the job is for.")]
-Key = Annotated[str | None, typer.Option("--unique-key", help="Stored unless the key is taken.")]
-OrderingKey = Annotated[
-    str | None, typer.Option("--ordering-key", help="Runs after the jobs of the queue with this key that are there.")
-]
-KeySpan = Annotated[
-    str | None, typer.Option("--unique-for", help="The key is taken for this span, whatever happens to the job.")
-]
-ClaimTimeout = Annotated[str | None, typer.Option("--claim-timeout", help="This job's own claim timeout.")]
-ExpiresIn = Annotated[str | None, typer.Option("--expires-in", help="Fails unless claimed within this span.")]
-RequestKey = Annotated[str | None, typer.Option("--request-key", help="Makes a repeat of this command safe.")]
 
 
 def enqueue(
+    call: WaitingServerCall,
     context: typer.Context,
     queue: options.QueueName,
-    body: Bodies = None,
-    body_file: BodyFiles = None,
-    lines: Lines = False,
-    priority: Level = 1,
-    delay: Delay = None,
-    at: At = None,
-    attempts: Attempts = None,
-    status: Status = "",
-    header: Headers = None,
-    task: Task = None,
-    unique_key: Key = None,
-    ordering_key: OrderingKey = None,
-    unique_for: KeySpan = None,
-    claim_timeout: ClaimTimeout = None,
-    expires_in: ExpiresIn = None,
-    request_key: RequestKey = None,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutAndWaitSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
+    body: Annotated[
+        list[str] | None, typer.Option("--body", "-b", help="A job's body as text; may be repeated.")
+    ] = None,
+    body_file: Annotated[
+        list[Path] | None, typer.Option(help="A job's body from a file (-: standard input); may be repeated.")
+    ] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Standard input holds a job a line.")] = False,
+    priority: Annotated[int, typer.Option("--priority", "-p", help="1 is the highest.")] = 1,
+    delay: options.Delay = None,
+    at: options.At = None,
+    attempts: Annotated[int | None, typer.Option(help="Attempts allowed.")] = None,
+    status: Annotated[str, typer.Option(help="Custom status.")] = "",
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be repeated.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="The task of a worker that the job is for.")] = None,
+    unique_key: Annotated[str | None, typer.Option(help="Stored unless the key is taken.")] = None,
+    ordering_key: Annotated[
+        str | None, typer.Option(help="Runs after the jobs of the queue with this key that are there.")
+    ] = None,
+    unique_for: Annotated[
+        str | None, typer.Option(help="The key is taken for this span, whatever happens to the job.")
+    ] = None,
+    claim_timeout: Annotated[str | None, typer.Option(help="This job's own claim timeout.")] = None,
+    expires_in: Annotated[str | None, typer.Option(help="Fails unless claimed within this span.")] = None,
+    request_key: Annotated[str | None, typer.Option(help="Makes a repeat of this command safe.")] = None,
 ) -> None:
     """Store jobs and print their descriptors. Without --body or --body-file the body is standard input.
 
@@ -92,11 +73,11 @@ def enqueue(
         expires_at_ms=_expiry_ms(expires_in, run_after_ms),
     )
     jobs = [job._replace(body=content) for content in _bodies(body or [], body_file or [], lines)]
-    storing = _Storing(queue, jobs, request_key, print_at_once=not json)
+    storing = _Storing(queue, jobs, request_key, print_at_once=not call.json)
     try:
-        options.ask(server, timeout, storing.run, wait_for_servers=True)
+        call.ask(storing.run)
     finally:
-        if json:
+        if call.json:
             storing.print_json()
 
 
@@ -117,7 +98,7 @@ class _Storing:
     async def run(self, client: AsyncClient) -> None:
         """Stores all of them."""
         with ChangedBefore("stored") as done:
-            for number, batch in enumerate(batches(self._jobs)):
+            for number, batch in enumerate(batches(self._jobs, lambda job: len(job.body))):
                 key = f"{self._request_key}/{number}" if self._request_key and number else self._request_key
                 stored = await client.enqueue(self._queue, batch, request_key=key, repeat=key is not None)
                 self._existing += [len(self._descriptors) + index for index in stored.existing]
@@ -166,20 +147,6 @@ def _expiry_ms(span: str | None, run_after_ms: int | None) -> int | None:
             param_hint="--expires-in",
         )
     return moment_ms
-
-
-def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs in requests that every server accepts, by number and by bytes. A job too large for any request goes alone and is refused."""
-    batch: list[Job] = []
-    size = 0
-    for job in jobs:
-        if batch and (len(batch) == _JOBS_PER_REQUEST or size + len(job.body) > _BYTES_PER_REQUEST):
-            yield batch
-            batch, size = [], 0
-        batch.append(job)
-        size += len(job.body)
-    if batch:
-        yield batch
 
 
 def _bodies(texts: list[str], files: list[Path], lines: bool) -> list[bytes]:

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pinlater.cli import notes, options, output
+from pinlater.cli.call import ServerCall
 from pinlater.client import AsyncClient, FailureGroup, FailureGroups
 from pinlater.client._many_failures import failures_of_many
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.failures import MUTED_MS_MAX, is_group_name
 
+_COLUMNS: output.Columns[FailureGroup] = {
+    "group": lambda group: group.name,
+    "queue": lambda group: group.queue,
+    "task": lambda group: group.task or None,
+    "error": lambda group: ": ".join(part for part in (group.error_type, group.pattern) if part) or None,
+    "failures": lambda group: group.failures,
+    "last 24 hours": lambda group: sum(group.hours),
+    "first": lambda group: output.iso(group.first_ms),
+    "last": lambda group: output.iso(group.last_ms),
+    "newest job": lambda group: group.sample,
+    "muted until": lambda group: output.iso(group.muted_until_ms or None),
+}
+
 
 def failures(
+    call: ServerCall,
     queues: options.QueueNames = None,
     mute: Annotated[
-        list[str] | None,
-        typer.Option("--mute", metavar="GROUP", help="Mute this group of the queue; may be repeated."),
+        list[str] | None, typer.Option(metavar="GROUP", help="Mute this group of the queue; may be repeated.")
     ] = None,
-    unmute: Annotated[
-        list[str] | None, typer.Option("--unmute", metavar="GROUP", help="End that; may be repeated.")
-    ] = None,
+    unmute: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="End that; may be repeated.")] = None,
     span: Annotated[
         str, typer.Option("--for", metavar="SPAN", help="How long --mute lasts: 12h, 7d; at most 30d.")
     ] = "30d",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most groups to show.")] = 50,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """Show failed attempts in groups that look alike. Groups with the most attempts of the last 24 hours come first. Without QUEUE, it
     shows all queues.
@@ -50,11 +58,21 @@ def failures(
         found = await failures_of_many(client, queues or sorted(await client.queue_names()))
         return FailureGroups(found.groups, found.incomplete)
 
-    found = options.ask(server, timeout, ask)
-    if changes and not json:
-        output.print_lines([_done(*change) for change in changes])
-    else:
-        _print(found, limit, json)
+    found = call.ask(ask)
+    shown = found.groups[:limit]
+
+    def print_text() -> None:
+        if changes:
+            output.print_lines([_done(*change) for change in changes])
+        else:
+            output.print_blocks(_COLUMNS, shown, without_rows="no failed attempts in the last 30 days")
+
+    call.answer({"groups": [group._asdict() for group in shown], "incomplete": found.incomplete}, print_text)
+    if not changes and not call.json:
+        if len(found.groups) > limit:
+            notes.write(f"{len(found.groups) - limit} more groups: raise --limit")
+        if found.incomplete:
+            output.warn_incomplete("a shard is unreachable, and its failures are not counted")
     names = {group.name for group in found.groups}
     for queue, group, _ in changes:
         if group not in names and not found.incomplete:
@@ -81,34 +99,3 @@ def _changes(queues: list[str], mute: list[str], unmute: list[str], span: str) -
 
 def _done(queue: str, group: str, until_ms: int) -> str:
     return f"muted {group} of {queue} until {output.iso(until_ms)}" if until_ms else f"unmuted {group} of {queue}"
-
-
-def _print(found: FailureGroups, limit: int, as_json: bool) -> None:
-    shown = found.groups[:limit]
-    if as_json:
-        output.print_json({"groups": [group._asdict() for group in shown], "incomplete": found.incomplete})
-        return
-    output.print_blocks(
-        ["group", "queue", "task", "error", "failures", "last 24 hours", "first", "last", "newest job", "muted until"],
-        [_row(group) for group in shown],
-        without_rows="no failed attempts in the last 30 days",
-    )
-    if len(found.groups) > limit:
-        notes.write(f"{len(found.groups) - limit} more groups: raise --limit")
-    if found.incomplete:
-        output.warn_incomplete("a shard is unreachable, and its failures are not counted")
-
-
-def _row(group: FailureGroup) -> Sequence[object]:
-    return (
-        group.name,
-        group.queue,
-        group.task or None,
-        ": ".join(part for part in (group.error_type, group.pattern) if part) or None,
-        group.failures,
-        sum(group.hours),
-        output.iso(group.first_ms),
-        output.iso(group.last_ms),
-        group.sample,
-        output.iso(group.muted_until_ms or None),
-    )

@@ -8,12 +8,27 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import notes, options, output
-from pinlater.cli.filter_options import ALL_JOBS, ChosenJobs, with_filter
+from pinlater.cli.call import ServerCall
+from pinlater.cli.filter_options import ChosenJobs
 from pinlater.cli.queue_notes import say_if_no_group
 from pinlater.client import AsyncClient, JobInfo, JobState, Scanned
 from pinlater.client._filtered_jobs import SCAN_END, SCAN_START, scan_to_limit
 
 _Scan = Callable[[AsyncClient, str, int, str], Awaitable[Scanned]]
+_COLUMNS: output.Columns[JobInfo] = {
+    "descriptor": lambda job: job.descriptor,
+    "task": output.task_of,
+    "state": lambda job: job.state,
+    "age": output.age_of,
+    "holder": output.holder_of,
+    "attempts_remaining": lambda job: job.attempts_remaining,
+    "due": lambda job: output.iso(job.run_after_ms if job.state is JobState.PENDING else None),
+    "error": output.error_of,
+    "progress": lambda job: job.progress or None,
+    "status": lambda job: output.status_without_progress(job).rstrip() or None,
+    "waits": output.waits_for,
+}
+_BODY: output.Columns[JobInfo] = {"body": output.shown_body}
 
 
 class ScannedQueues(NamedTuple):
@@ -23,23 +38,18 @@ class ScannedQueues(NamedTuple):
     cut: bool
 
 
-@with_filter
 def list_jobs(
+    call: ServerCall,
+    chosen: ChosenJobs,
     queues: options.QueueNames = None,
-    chosen: ChosenJobs = ALL_JOBS,
     state: options.StateOption = options.State.PENDING,
     future: options.Future = False,
     shard: Annotated[
-        str | None, typer.Option("--shard", metavar="NAME", help="Only jobs on this shard: 2, or s2 as in descriptors.")
+        str | None, typer.Option(metavar="NAME", help="Only jobs on this shard: 2, or s2 as in descriptors.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
-    after: Annotated[
-        str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")
-    ] = SCAN_START,
+    after: Annotated[str, typer.Option(help="The continuation of an earlier scan of one queue.")] = SCAN_START,
     body: Annotated[bool, typer.Option("--body", help="Show the bodies too.")] = False,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
 ) -> None:
     """List the jobs of some queues, or of all, newest first. If there are more, show the continuation.
 
@@ -60,13 +70,17 @@ def list_jobs(
             await say_if_no_group(client, names[0], wanted.group)
         return found
 
-    found, cut = options.ask(server, timeout, ask)
+    found, cut = call.ask(ask)
     more = None if found.continuation == SCAN_END else found.continuation
-    if json:
-        jobs = [output.info_json(job) for job in found.jobs]
-        output.print_json({"jobs": jobs, "continuation": more, "incomplete": found.incomplete or cut})
+    document = {"jobs": list(map(output.info_json, found.jobs)), "continuation": more}
+    columns = {**_COLUMNS, **_BODY} if body else _COLUMNS
+    without_jobs = _without_jobs(state, future)
+    call.answer(
+        {**document, "incomplete": found.incomplete or cut},
+        lambda: output.print_blocks(columns, found.jobs, without_rows=without_jobs),
+    )
+    if call.json:
         return
-    _print_jobs(found.jobs, body, without_jobs=_without_jobs(state, future))
     if more:
         notes.write(f"more: --after {more}")
     if found.incomplete:
@@ -103,37 +117,3 @@ def _without_jobs(state: options.State, future: bool) -> str:
     if future:
         return "no pending jobs that are due later"
     return "no pending jobs that are due (--future and --state show others)"
-
-
-def _print_jobs(jobs: Sequence[JobInfo], bodies: bool, without_jobs: str) -> None:
-    columns = [
-        "descriptor",
-        "task",
-        "state",
-        "age",
-        "holder",
-        "attempts_remaining",
-        "due",
-        "error",
-        "progress",
-        "status",
-        "waits",
-    ]
-    rows = [
-        (
-            job.descriptor,
-            output.task_of(job),
-            job.state,
-            output.age_of(job),
-            output.holder_of(job),
-            job.attempts_remaining,
-            output.iso(job.run_after_ms if job.state is JobState.PENDING else None),
-            output.error_of(job),
-            job.progress or None,
-            output.status_without_progress(job).rstrip() or None,
-            output.waits_for(job),
-            *([output.shown_body(job)] if bodies else []),
-        )
-        for job in jobs
-    ]
-    output.print_blocks([*columns, *(["body"] if bodies else [])], rows, without_rows=without_jobs)

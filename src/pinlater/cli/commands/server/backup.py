@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from pinlater.cli import exits, options
-from pinlater.cli.output import print_json, print_text
+from pinlater.cli import exits
+from pinlater.cli.call import CommandReply
 from pinlater.cli.server_settings import ConfigFile, Store, store_file
 
 
 def backup(
+    reply: CommandReply,
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="The copy to make; it must not exist.")],
     config: ConfigFile = None,
     store: Store = None,
-    as_json: options.Json = False,
 ) -> None:
     """Copy the store while the server runs. To restore, stop the server and replace its file by the copy.
 
@@ -32,7 +32,6 @@ def backup(
         exits.fail(error.message, exits.BUSY if error.retryable else exits.REFUSED)
     except OSError as error:
         exits.fail(f"{target}: {error.strerror or error}", exits.REFUSED)
-    if as_json:
-        print_json({"store": str(source), "backup": str(target), "bytes": size})
-    else:
-        print_text([f"{source} -> {target}, {size:,} bytes"])
+    reply.answer(
+        {"store": str(source), "backup": str(target), "bytes": size}, [f"{source} -> {target}, {size:,} bytes"]
+    )

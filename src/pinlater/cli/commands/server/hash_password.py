@@ -9,10 +9,11 @@ import sys
 
 import typer
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits
+from pinlater.cli.call import CommandReply
 
 
-def hash_password(context: typer.Context, json: options.Json = False) -> None:
+def hash_password(reply: CommandReply, context: typer.Context) -> None:
     """Hash an admin password. The command asks for it twice on a terminal, or reads it as one line from standard input.
 
     Example: pinlater server hash-password
@@ -28,10 +29,7 @@ def hash_password(context: typer.Context, json: options.Json = False) -> None:
         made = make_hash(password)
     except ValueError as error:
         exits.fail(f"not hashed: {error}", exits.USAGE)
-    if json:
-        output.print_json({"admin_password_hash": made})
-    else:
-        output.print_lines([made])
+    reply.answer({"admin_password_hash": made}, [made])
 
 
 hash_password.context_settings = {"allow_extra_args": True}  # type: ignore[attr-defined]  # to say where a password goes

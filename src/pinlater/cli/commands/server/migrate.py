@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pinlater.cli import exits, options
-from pinlater.cli.output import print_json, print_text
-from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, settings_for, store_file, store_of
+from pinlater.cli import exits
+from pinlater.cli.call import CommandReply
+from pinlater.cli.server_settings import StoreOptions, store_file
 from pinlater.cli.shard_queries import migrate_place, places_of
 from pinlater.domain.errors import PinLaterError
 
@@ -20,34 +20,28 @@ if TYPE_CHECKING:
 
 
 def migrate(
-    config: ConfigFile = None,
-    store: Store = None,
-    shards: ShardFile = None,
-    as_json: options.Json = False,
+    reply: CommandReply,
+    place: StoreOptions,
 ) -> None:
     """Bring the store's schema to this program's version. Creates missing databases and tables. Stop the server of an SQLite file first.
 
     Example: pinlater server migrate --store sqlite:pinlater.db
     """
-    chosen = store_of(store, shards)
-    settings = settings_for(config, chosen)
+    settings = place.settings()
     if settings.store.is_sharded:
-        _migrate_shards(settings, as_json)
+        _migrate_shards(reply, settings)
         return
     from pinlater.server.storage.sqlite.offline import migrate_file
 
-    path = store_file(config, chosen)
+    path = store_file(place.config, place.named)
     try:
         done = migrate_file(path)
     except PinLaterError as error:
         exits.fail(error.message, exits.BUSY if error.retryable else exits.REFUSED)
-    if as_json:
-        print_json({"store": str(path), **_json(done)})
-    else:
-        print_text(_lines(str(path), done))
+    reply.answer({"store": str(path), **_json(done)}, lines(str(path), done))
 
 
-def _migrate_shards(settings: Settings, as_json: bool) -> None:
+def _migrate_shards(reply: CommandReply, settings: Settings) -> None:
     """Migrates every reachable shard. Names the others, and then the command fails."""
     places = places_of(settings)
 
@@ -61,10 +55,10 @@ def _migrate_shards(settings: Settings, as_json: bool) -> None:
         if not isinstance(failure, PinLaterError):
             raise failure
     done = [(place, result) for place, result in results.items() if not isinstance(result, BaseException)]
-    if as_json:
-        print_json({"shards": [{"name": p.name, "address": str(p.endpoint), **_json(result)} for p, result in done]})
-    else:
-        print_text([line for p, result in done for line in _lines(f"shard {p.name} ({p.endpoint})", result)])
+    reply.answer(
+        {"shards": [{"name": p.name, "address": str(p.endpoint), **_json(result)} for p, result in done]},
+        [line for p, result in done for line in lines(f"shard {p.name} ({p.endpoint})", result)],
+    )
     retryable = all(isinstance(failure, PinLaterError) and failure.retryable for _, failure in failures)
     code = exits.BUSY if retryable else exits.REFUSED
     for place, failure in failures:
@@ -78,7 +72,8 @@ def _json(migrated: Migrated) -> dict[str, object]:
     return {"schema_before": before, "schema_after": after, "migrations": list(done)}
 
 
-def _lines(what: str, migrated: Migrated) -> list[str]:
+def lines(what: str, migrated: Migrated) -> list[str]:
+    """What was done to a store, for people."""
     before, after, done = migrated
     if not done:
         return [f"{what}: schema {after}, nothing to do"]

@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pinlater.cli import notes, options, output
-from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
+from pinlater.cli import notes
+from pinlater.cli.call import CommandReply
+from pinlater.cli.server_settings import MoreSettings, StoreOptions, load_settings
 
 if TYPE_CHECKING:
     from pinlater.server.config.show import Shown
 
 
 def settings(
-    config: ConfigFile = None,
-    store: Store = None,
-    shards: ShardFile = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, as for serve.")] = None,
-    thrift_port: Annotated[str | None, typer.Option("--thrift-port", help="As for serve.")] = None,
-    http_port: Annotated[str | None, typer.Option("--http-port", help="As for serve.")] = None,
+    reply: CommandReply,
+    place: StoreOptions,
+    host: Annotated[str | None, typer.Option(help="Address to listen on, as for serve.")] = None,
+    thrift_port: Annotated[str | None, typer.Option(help="As for serve.")] = None,
+    http_port: Annotated[str | None, typer.Option(help="As for serve.")] = None,
     set_: MoreSettings = None,
-    as_json: options.Json = False,
 ) -> None:
     """Print the effective settings and where each came from. Passwords and their hashes are left out.
 
@@ -30,25 +29,15 @@ def settings(
     """
     from pinlater.server.config.show import shown_settings
 
-    named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
-    loaded = load_settings(config, set_, named, driver_needed=False)
+    named = {"store": place.named, "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    loaded = load_settings(place.config, set_, named, driver_needed=False)
     for warning in loaded.warnings:
         notes.warn(warning)
     rows = shown_settings(loaded)
-    if as_json:
-        typer.echo(_as_json(rows))
-    else:
-        output.print_text(_lines(rows))
-
-
-def _as_json(rows: list[Shown]) -> str:
-    return json.dumps(
-        {
-            row.path: {"value": row.value, "source": row.origin.source, "place": row.origin.place or None}
-            for row in rows
-        },
-        indent=2,
-    )
+    document = {
+        row.path: {"value": row.value, "source": row.origin.source, "place": row.origin.place or None} for row in rows
+    }
+    reply.answer(document, _lines(rows))
 
 
 def _lines(rows: list[Shown]) -> list[str]:

@@ -9,17 +9,18 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import options, output
+from pinlater.cli.call import CommandReply
 from pinlater.cli.worker_module import find_worker
 from pinlater.worker.cron import Cron
 
 
 def cron(
+    reply: CommandReply,
     application: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")],
     firings: Annotated[int, typer.Option("--next", min=1, max=100, help="How many firings to show of each entry.")] = 1,
     after: Annotated[
-        str | None, typer.Option("--after", help="Firings after this time: 2030-01-31T12:00:00Z, or ms; else now.")
+        str | None, typer.Option(help="Firings after this time: 2030-01-31T12:00:00Z, or ms; else now.")
     ] = None,
-    json: options.Json = False,
 ) -> None:
     """Show the cron entries of a Worker and their next firings. Times are in the zone of the entry. Asks no server.
 
@@ -28,24 +29,20 @@ def cron(
     entries = find_worker(application).cron_entries
     after_ms = options.moment_ms(after, "--after")
     start = datetime.now(UTC) if after_ms is None else datetime.fromtimestamp(after_ms / 1000, UTC)
-    if json:
-        output.print_json({"cron": [_json(entry, start, firings) for entry in entries]})
-        return
-    rows = [
-        (
-            entry.name,
-            entry.expression,
-            str(entry.zone),
-            entry.task.queue,
-            entry.missed.value,
-            entry.overlap,
-            _DAYS.get(entry.days or ""),
-            _shown(entry, start, firings),
-        )
-        for entry in entries
-    ]
-    columns = ["name", "expression", "zone", "queue", "missed", "overlap", "days", "next"]
-    output.print_blocks(columns, rows, without_rows="the Worker has no cron entries")
+    columns: output.Columns[Cron] = {
+        "name": lambda entry: entry.name,
+        "expression": lambda entry: entry.expression,
+        "zone": lambda entry: str(entry.zone),
+        "queue": lambda entry: entry.task.queue,
+        "missed": lambda entry: entry.missed.value,
+        "overlap": lambda entry: entry.overlap,
+        "days": lambda entry: _DAYS.get(entry.days or ""),
+        "next": lambda entry: _shown(entry, start, firings),
+    }
+    reply.answer(
+        {"cron": [_json(entry, start, firings) for entry in entries]},
+        lambda: output.print_blocks(columns, entries, without_rows="the Worker has no cron entries"),
+    )
 
 
 # The effect of an expression with both a day of the month and a weekday.

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.cli import options, output
-from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
+from pinlater.cli.call import ServerCall
+from pinlater.cli.watch import Watching
 from pinlater.client import AsyncClient, JobState
 from pinlater.client.errors import UnknownMethod
 from pinlater.client.worker_judgement import SLOW_MS, in_hand_of, now_of, usual_run_ms, workers_of
@@ -17,16 +18,21 @@ from pinlater.domain.history import HOUR_MS, QUEUES_MAX, TEN_MINUTES_S
 
 _PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
 _PLAIN_CLIENT = "plain client"  # a command, or a program whose client does not report what it is
+_NONE = "no worker holds a job, waits for one, or was heard lately"
+_COLUMNS: output.Columns[KnownWorker] = {
+    "worker": lambda worker: worker.source,
+    "state": lambda worker: None if not worker.reasons else worker.trouble.value,
+    "version": lambda worker: [version or _PLAIN_CLIENT for version in worker.versions] or None,
+    "queues": lambda worker: list(worker.queues),
+    "holds": lambda worker: worker.held,
+    "waits": lambda worker: sum(worker.waits.values()),
+    "heard": lambda worker: output.age(worker.heard_ms),
+    "lost": lambda worker: worker.timed_out,
+    "why": lambda worker: ". ".join(worker.reasons) or None,
+}
 
 
-def list_workers(
-    queues: options.QueueNames = None,
-    watch: Watch = False,
-    every: Every = EVERY,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
-) -> None:
+def list_workers(call: ServerCall, watching: Watching, queues: options.QueueNames = None) -> None:
     """List workers, those in trouble first. Stuck workers come before silent ones (no longer heard, although they hold jobs or lost
     some), and these before slow ones, each with the reason.
 
@@ -37,14 +43,11 @@ def list_workers(
 
     Example: pinlater worker list emails --server a:9010,b:9010
     """
-    every_ms = interval_ms(watch, every)
-
-    async def show(client: AsyncClient) -> None:
-        await show_answers(
-            lambda: _find(client, queues or [], timeout), lambda found: _print(found, json, in_one_line=watch), every_ms
-        )
-
-    options.ask(server, timeout, show)
+    watching.ask_and_show(
+        call,
+        lambda client: _find(client, queues or [], call.timeout),
+        lambda found: _answer(call, found, in_one_line=watching.watch),
+    )
 
 
 async def _find(client: AsyncClient, queues: Sequence[str], timeout_s: float) -> WorkersFound:
@@ -86,38 +89,15 @@ async def _usual_ms(client: AsyncClient, jobs: Sequence[JobInHand], now_ms: int)
     return usual_run_ms(found.queues)
 
 
-def _print(found: WorkersFound, as_json: bool, *, in_one_line: bool) -> None:
-    if as_json:
-        listed = [_as_json(worker) for worker in found.workers]
-        data = {
-            "workers": listed,
-            "incomplete": bool(found.gaps),
-            "gaps": list(found.gaps),
-            "counted_ms": found.counted_ms,
-        }
-        output.print_json(data, in_one_line=in_one_line)
-        return
-    columns = ["worker", "state", "version", "queues", "holds", "waits", "heard", "lost", "why"]
-    rows = [_row(worker) for worker in found.workers]
-    output.print_blocks(
-        columns, rows, "worker ", without_rows="no worker holds a job, waits for one, or was heard lately"
+def _answer(call: ServerCall, found: WorkersFound, *, in_one_line: bool) -> None:
+    listed, gaps = list(map(_as_json, found.workers)), list(found.gaps)
+    call.answer(
+        {"workers": listed, "incomplete": bool(gaps), "gaps": gaps, "counted_ms": found.counted_ms},
+        lambda: output.print_blocks(_COLUMNS, found.workers, "worker ", without_rows=_NONE),
+        in_one_line=in_one_line,
     )
-    if found.gaps:
-        output.warn_incomplete("; ".join(found.gaps))
-
-
-def _row(worker: KnownWorker) -> output.Row:
-    return (
-        worker.source,
-        None if not worker.reasons else worker.trouble.value,
-        [version or _PLAIN_CLIENT for version in worker.versions] or None,
-        list(worker.queues),
-        worker.held,
-        sum(worker.waits.values()),
-        output.age(worker.heard_ms),
-        worker.timed_out,
-        ". ".join(worker.reasons) or None,
-    )
+    if gaps and not call.json:
+        output.warn_incomplete("; ".join(gaps))
 
 
 def _as_json(worker: KnownWorker) -> dict[str, Any]:

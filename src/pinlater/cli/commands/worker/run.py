@@ -20,62 +20,43 @@ from pinlater.worker import Worker
 from pinlater.worker._process.control_channel import ControlChannel
 from pinlater.worker._process.event_loop import run
 
-Application = Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")]
-Queues = Annotated[
-    str | None,
-    typer.Option(
-        "--queues", help="Only these of its queues, with commas between.", autocompletion=options.complete_queues
-    ),
-]
-Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Jobs that run at the same time.")]
-Grace = Annotated[str | None, typer.Option("--grace", help="How long a stop waits for running jobs; default 30s.")]
-Processes = Annotated[
-    int | None,
-    typer.Option("--processes", min=1, max=256, help="Run this many worker processes, and restart those that end."),
-]
-Reload = Annotated[bool, typer.Option("--reload", help="Restart when a Python file below this folder changes.")]
-RecycleJobs = Annotated[
-    int | None, typer.Option("--recycle-jobs", min=1, help="End after this many jobs, with the code 75.")
-]
-RecycleAfter = Annotated[str | None, typer.Option("--recycle-after", help="End at this age, with the code 75: 12h.")]
-RecycleMemory = Annotated[
-    int | None,
-    typer.Option("--recycle-memory", min=1, metavar="MIB", help="End at this memory use, with the code 75."),
-]
-HealthPort = Annotated[
-    int | None, typer.Option("--health-port", min=0, max=65_535, help="Port for /healthz, /readyz and /metrics.")
-]
-HealthHost = Annotated[str | None, typer.Option("--health-host", help="Address of that port; default 127.0.0.1.")]
-LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
-OtherServer = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        "-s",
-        metavar="HOST:PORT",
-        help="Instead of the Worker's own, also for the jobs that its tasks enqueue.",
-    ),
-]
-ChannelToSupervisor = Annotated[str | None, typer.Option("--control-channel", hidden=True)]
-
 
 def run_worker(
     context: typer.Context,
-    application: Application,
-    queues: Queues = None,
-    concurrency: Concurrency = None,
-    grace: Grace = None,
-    processes: Processes = None,
-    reload: Reload = False,
-    recycle_jobs: RecycleJobs = None,
-    recycle_after: RecycleAfter = None,
-    recycle_memory: RecycleMemory = None,
-    health_port: HealthPort = None,
-    health_host: HealthHost = None,
-    log_level: LogLevel = "info",
+    application: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")],
+    queues: Annotated[
+        str | None,
+        typer.Option(help="Only these of its queues, with commas between.", autocompletion=options.complete_queues),
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Jobs that run at the same time.")] = None,
+    grace: Annotated[str | None, typer.Option(help="How long a stop waits for running jobs; default 30s.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Run this many worker processes, and restart those that end.")
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Restart when a Python file below this folder changes.")
+    ] = False,
+    recycle_jobs: Annotated[int | None, typer.Option(min=1, help="End after this many jobs, with the code 75.")] = None,
+    recycle_after: Annotated[str | None, typer.Option(help="End at this age, with the code 75: 12h.")] = None,
+    recycle_memory: Annotated[
+        int | None, typer.Option(min=1, metavar="MIB", help="End at this memory use, with the code 75.")
+    ] = None,
+    health_port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Port for /healthz, /readyz and /metrics.")
+    ] = None,
+    health_host: Annotated[str | None, typer.Option(help="Address of that port; default 127.0.0.1.")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: options.LogFormat = options.LogForm.AUTO,
-    server: OtherServer = None,
-    control_channel: ChannelToSupervisor = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            "-s",
+            metavar="HOST:PORT",
+            help="Instead of the Worker's own, also for the jobs that its tasks enqueue.",
+        ),
+    ] = None,
+    control_channel: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run the tasks of a Worker until SIGTERM or SIGINT. A second signal skips the grace time.
 

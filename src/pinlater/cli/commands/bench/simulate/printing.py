@@ -1,10 +1,17 @@
-"""Prints the report of a simulation and the list of faults, as text and as JSON."""
+"""Shows the progress of a simulation, its report and the list of faults."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from pinlater.cli import output
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pinlater.cli import notes, output
+from pinlater.cli.call import CommandReply
 from pinlater.domain.durations import duration_text
 
 if TYPE_CHECKING:
@@ -14,19 +21,32 @@ if TYPE_CHECKING:
 _SAMPLED_MS = 1_000
 
 
-def print_faults(as_json: bool) -> None:
+@contextlib.contextmanager
+def shown_progress(total_s: float) -> Iterator[Callable[[float], None]]:
+    """A bar on a terminal; nothing elsewhere, and for a caller that reads JSON."""
+    console = Console(file=sys.stderr)
+    if notes.in_json() or not console.is_interactive:
+        yield lambda _: None
+        return
+    columns: tuple[Any, ...] = (TextColumn("simulated"), BarColumn(), TextColumn("{task.fields[text]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=total_s, text="")
+        yield lambda done_s: bar.update(task, completed=done_s, text=output.age(round(done_s * 1000)) or "")
+
+
+def answer_faults(reply: CommandReply) -> None:
+    """Prints the kinds of faults."""
     from pinlater.simulation.fault_kinds import FAULT_KINDS
 
-    if as_json:
-        output.print_json(
-            [
-                {"name": kind.name, "target": kind.target.value, "duration_ms": kind.lasts_ms, "text": kind.text}
-                for kind in FAULT_KINDS.values()
-            ]
-        )
-        return
-    rows = [(kind.name, duration_text(kind.lasts_ms), kind.text) for kind in FAULT_KINDS.values()]
-    output.print_blocks(["fault", "lasts", "what it does"], rows)
+    kinds = list(FAULT_KINDS.values())
+    rows = [(kind.name, duration_text(kind.lasts_ms), kind.text) for kind in kinds]
+    reply.answer(
+        [
+            {"name": kind.name, "target": kind.target.value, "duration_ms": kind.lasts_ms, "text": kind.text}
+            for kind in kinds
+        ],
+        lambda: output.print_rows(["fault", "lasts", "what it does"], rows),
+    )
 
 
 def print_report(report: SimulationReport) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.call import CommandReply, ServerCall
 from pinlater.cli.commands.server.import_original.progress import Progress
 from pinlater.cli.commands.server.import_original.servers import old_servers
 from pinlater.client import AsyncClient
@@ -33,68 +34,50 @@ _ORIGIN_MAX = 64
 _WAITING = (JobState.PENDING,)
 
 
-Sources = Annotated[
-    list[str] | None,
-    typer.Option("--from", metavar="URL", help="The old database server, as mysql://USER@HOST:PORT/; may be repeated."),
-]
-SourceFile = Annotated[
-    Path | None,
-    typer.Option("--from-shards", metavar="FILE", help="All servers of the original's shard file, as its users."),
-]
-HostPrefix = Annotated[
-    str | None, typer.Option("--host-prefix", help="Only keys of that file that begin so, before a number.")
-]
-PasswordFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file",
-        help=f"Its first line is the database user's password. Else the environment's {PASSWORD_VARIABLE}.",
-    ),
-]
-Queues = Annotated[list[str] | None, typer.Option("--queue", help="Only this queue of the original; may be repeated.")]
-WithRunning = Annotated[
-    bool,
-    typer.Option("--include-in-progress", help="Jobs IN_PROGRESS too, as waiting ones. Stop their workers first."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count; the new server isn't asked.")]
-MapFile = Annotated[
-    Path | None, typer.Option("--map", metavar="FILE", help="Write old and new descriptors there, as CSV.")
-]
-Remember = Annotated[
-    str,
-    typer.Option(
-        "--remember", help="How long the new server remembers what was copied, so that a run can be repeated."
-    ),
-]
 Origin = Annotated[
     str, typer.Option("--origin", help="A name for the installation, where several with equal names are merged.")
 ]
-RetryFor = Annotated[str, typer.Option("--retry-for", help="How long a failure may last before it gives up.")]
-WithTls = Annotated[bool, typer.Option("--tls", help="Talk TLS to the database.")]
-TlsAuthority = Annotated[
-    Path | None, typer.Option("--tls-ca", help="TLS, with a certificate that this authority signed.")
-]
-TlsAnyHost = Annotated[bool, typer.Option("--tls-any-host", help="Whatever host name the certificate is for.")]
 
 
 def import_original(
-    source: Sources = None,
-    from_shards: SourceFile = None,
-    host_prefix: HostPrefix = None,
-    password_file: PasswordFile = None,
-    queue: Queues = None,
-    include_in_progress: WithRunning = False,
-    dry_run: DryRun = False,
-    map_file: MapFile = None,
-    remember: Remember = "30d",
+    call: ServerCall,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from", metavar="URL", help="The old database server, as mysql://USER@HOST:PORT/; may be repeated."
+        ),
+    ] = None,
+    from_shards: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="All servers of the original's shard file, as its users.")
+    ] = None,
+    host_prefix: Annotated[
+        str | None, typer.Option(help="Only keys of that file that begin so, before a number.")
+    ] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Its first line is the database user's password. Else the environment's {PASSWORD_VARIABLE}."
+        ),
+    ] = None,
+    queue: Annotated[list[str] | None, typer.Option(help="Only this queue of the original; may be repeated.")] = None,
+    include_in_progress: Annotated[
+        bool,
+        typer.Option("--include-in-progress", help="Jobs IN_PROGRESS too, as waiting ones. Stop their workers first."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; the new server isn't asked.")] = False,
+    map_file: Annotated[
+        Path | None, typer.Option("--map", metavar="FILE", help="Write old and new descriptors there, as CSV.")
+    ] = None,
+    remember: Annotated[
+        str, typer.Option(help="How long the new server remembers what was copied, so that a run can be repeated.")
+    ] = "30d",
     origin: Origin = "",
-    retry_for: RetryFor = "60s",
-    tls: WithTls = False,
-    tls_ca: TlsAuthority = None,
-    tls_any_host: TlsAnyHost = False,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
+    retry_for: Annotated[str, typer.Option(help="How long a failure may last before it gives up.")] = "60s",
+    tls: Annotated[bool, typer.Option("--tls", help="Talk TLS to the database.")] = False,
+    tls_ca: Annotated[Path | None, typer.Option(help="TLS, with a certificate that this authority signed.")] = None,
+    tls_any_host: Annotated[
+        bool, typer.Option("--tls-any-host", help="Whatever host name the certificate is for.")
+    ] = False,
 ) -> None:
     """Copy the waiting jobs of an original PinLater to a server. Reads the MySQL tables of the original, and counts the jobs.
 
@@ -114,17 +97,17 @@ def import_original(
     if dry_run and map_file is not None:
         raise typer.BadParameter("--dry-run and --map exclude each other")
     found = old_servers(source or [], from_shards, host_prefix, password_file)
-    client = None if dry_run else options.client_for(server, timeout, request_keys=False)
-    _copy(plan, client, found, how, map_file, json)
+    client = None if dry_run else options.client_for(call.server, call.timeout, request_keys=False)
+    _copy(call, plan, client, found, how, map_file)
 
 
 def _copy(
+    reply: CommandReply,
     plan: CopyPlan,
     client: AsyncClient | None,
     found: Sequence[OldServer],
     tls: OriginalTls,
     map_file: Path | None,
-    as_json: bool,
 ) -> None:
     """Copies, or counts if there is no client, and prints the result, even after a failure."""
     from pinlater.import_original.source import Original
@@ -141,7 +124,7 @@ def _copy(
         finally:
             progress.close()
             if copy.counts:
-                _print(copy.counts, client is None, as_json)
+                answer_counts(reply, copy.counts, client is None)
 
 
 async def _run(copy: Copy, client: AsyncClient | None, originals: Sequence[Original]) -> None:
@@ -180,13 +163,16 @@ def _map(path: Path | None) -> Iterator[Told]:
         yield tell
 
 
-def _print(counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json: bool) -> None:
+def answer_counts(reply: CommandReply, counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool) -> None:
+    """Prints what was found and copied, and notes what was left."""
     entries = sorted(counts.items())
-    if as_json:
-        output.print_json({"dry_run": dry_run, "queues": [_counts_json(*entry) for entry in entries]})
-        return
     columns = ["queue", "priority", "found", "copied", "there already", *(f"left: {word}" for word in _LEFT)]
-    output.print_table(columns, [_row(*entry) for entry in entries])
+    reply.answer(
+        {"dry_run": dry_run, "queues": [_counts_json(*entry) for entry in entries]},
+        lambda: output.print_table(columns, [_row(*entry) for entry in entries]),
+    )
+    if reply.json:
+        return
     running = sum(counts.left["in_progress"] for _, counts in entries)
     too_far = sum(counts.left[TOO_FAR] for _, counts in entries)
     if too_far:

@@ -1,7 +1,6 @@
 """Writes the commands' part of docs/reference/cli.md from the commands themselves, and the table of exit codes.
 
-`python -m pinlater.cli.reference docs/reference/cli.md` puts it after the page's marker. A tool for contributors who change a command:
-nothing at run time imports it, and a test fails when the page is stale.
+`python -m scripts.reference.commands docs/reference/cli.md` puts it after the page's marker. A test fails when the page is stale.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pinlater.cli import exits
 from pinlater.cli.main import app
 
 _OFTEN = 4  # an option of at least this many commands is described once
-MARKER = "<!-- From here on written by `python -m pinlater.cli.reference`; do not edit. -->\n"
+MARKER = "<!-- From here on written by `python -m scripts.reference.commands`; do not edit. -->\n"
 
 
 def page(text: str) -> str:
