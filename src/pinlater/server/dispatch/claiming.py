@@ -159,12 +159,8 @@ class Claiming:
             self._deadlines[shard.name] = deadlines
         lane = shard.lanes_of(request.queue).claim
         asker = None if late is None else ClaimAsker(shard.name, lane, request, late)
-        answer: asyncio.Future[Claimed]
-        if asker is None:
-            answer = lane.submit(request)
-        else:
-            answer = asker.answer
-            lane.submit_for(request, asker)
+        taken = lane.submit(request, asker)
+        answer: asyncio.Future[Claimed] = taken if asker is None else asker.answer
         deadlines.begin(answer, waiters, request.call.limit, anything=anything)
         try:
             return await answer
