@@ -33,7 +33,7 @@ def test_other_servers_are_told_of_due_jobs_only(waited: bool) -> None:
     if waited:
         wakeups.waiters_of("q")
     for jobs in ([DUE, DUE], [DUE, LATER], [LATER]):
-        assert not wakeups.inserting("1", InsertRequest("q", jobs), NOW_MS, lambda _: True)
+        assert not wakeups.inserting("1", [InsertRequest("q", jobs)], NOW_MS, lambda _: True)
     assert told == [("q", 2), ("q", 1)]
 
 
@@ -42,7 +42,7 @@ def test_after_jobs_past_the_owner_the_next_claim_searches() -> None:
     wakeups = wakeups_on("1")
     wakeups.join_others(lambda _queue, _jobs, past_owner: told.append(past_owner), lambda _: None)
     for owns in (lambda _: True, lambda _: False):
-        wakeups.inserting("1", InsertRequest("q", [DUE]), NOW_MS, owns)
+        wakeups.inserting("1", [InsertRequest("q", [DUE])], NOW_MS, owns)
     assert told == [False, True]
     waiters = wakeups.waiters_of("q")
     wakeups.wake_from_peer("q", 1, past_owner=False)
@@ -64,7 +64,7 @@ def test_jobs_on_a_shard_that_is_no_partition_of_their_queue_are_told_as_ones_pa
     wakeups = wakeups_on("1", "2", "3")
     wakeups.join_others(lambda _queue, _jobs, past_owner: told.append(past_owner), lambda _: None)
     for name in ("3", "1", "2"):
-        wakeups.inserting(name, InsertRequest("q", [DUE]), NOW_MS, lambda _: True)
+        wakeups.inserting(name, [InsertRequest("q", [DUE])], NOW_MS, lambda _: True)
     assert told == [False, True, True]
 
 
@@ -86,7 +86,7 @@ async def test_other_servers_are_told_of_the_jobs_that_no_dequeue_here_takes() -
         waits = [asyncio.ensure_future(wakeups.waiters_of(queue).wait(limit, 60)) for limit in (1, 2)]
         await asyncio.sleep(0)
         for number in (1, 5):
-            assert wakeups.inserting("1", InsertRequest(queue, [DUE] * number), NOW_MS, lambda _: True)
+            assert wakeups.inserting("1", [InsertRequest(queue, [DUE] * number)], NOW_MS, lambda _: True)
         assert all(await asyncio.gather(*waits))
     assert told == [("q", 3), ("limited", 1), ("limited", 5)]
 
@@ -97,7 +97,7 @@ async def test_other_servers_are_told_of_jobs_past_the_owner_though_a_dequeue_he
     wakeups.join_others(lambda queue, jobs, past_owner: told.append((queue, jobs)), lambda _: None)
     waits = asyncio.ensure_future(wakeups.waiters_of("q").wait(1, 60))
     await asyncio.sleep(0)
-    assert wakeups.inserting("1", InsertRequest("q", [DUE]), NOW_MS, lambda _: False)
+    assert wakeups.inserting("1", [InsertRequest("q", [DUE])], NOW_MS, lambda _: False)
     assert await waits
     assert told == [("q", 1)]
 

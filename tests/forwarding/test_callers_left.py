@@ -38,7 +38,7 @@ class HeldLane:
     def join(self, items: Sequence[int]) -> JoinedAnswers:
         joined = JoinedAnswers(len(items))
         for item, asker in zip(items, joined.askers, strict=True):
-            self.lane.submit_for(item, asker)
+            self.lane.submit(item, asker)
         return joined
 
 

@@ -205,7 +205,7 @@ class BrokenAsker:
 @pytest.mark.parametrize("stored", [True, False], ids=["an answer", "an error"])
 async def test_a_caller_that_takes_no_answer_stops_neither_its_lane_nor_another(tmp_path: Path, stored: bool) -> None:
     async with lanes_on(tmp_path) as lanes:
-        lanes.insert.submit_for(request(lanes, b"x" if stored else BrokenBody(b"b")), BrokenAsker())
+        lanes.insert.submit(request(lanes, b"x" if stored else BrokenBody(b"b")), BrokenAsker())
         claiming = lanes.claim.submit(claim_of(1, 10))
         assert len((await asyncio.wait_for(claiming, 20)).jobs[0]) == stored
         await asyncio.wait_for(lanes.insert.submit(request(lanes)), 20)

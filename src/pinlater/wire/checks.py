@@ -8,7 +8,7 @@ character itself. Then the caller decodes again without UTF-8, and checks precis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -18,9 +18,6 @@ from pinlater.wire.generated.structs import REQUIRED, Spec
 
 REPLACEMENT = "\ufffd"
 _KEY_SHOWN = 100  # characters of a map's key, in a path
-
-Children = Sequence[tuple[Callable[[Any], Any], Callable[[Any], bool]]]
-"""Fields that hold structs: how to read one, and its check."""
 
 
 class Check(NamedTuple):
@@ -37,28 +34,46 @@ class Check(NamedTuple):
 
 def build_check(cls: type[Any], spec: Spec) -> Check:
     """Returns the checks for a struct and all in it."""
-    return Check(_build_missing(cls, spec), lambda value: _path_of_missing(value, cls, spec), _build_suspicious(spec))
+    return Check(
+        _build_missing(cls, spec), lambda value: _path_of_missing(value, cls, spec), _build_suspicious(cls, spec)
+    )
 
 
-def _children(spec: Spec) -> Iterable[tuple[str, int, type[Any], Spec]]:
-    """Fields that hold structs: name, how (STRUCT, LIST or MAP), class, spec."""
-    for entry in spec:
-        if entry is None:
-            continue
-        _, kind, name, argument, _ = entry
-        if kind == TType.STRUCT:
-            yield name, kind, argument[0], argument[1]
-        elif kind == TType.LIST and argument[0] == TType.STRUCT:
-            yield name, kind, argument[1][0], argument[1][1]
-        elif kind == TType.MAP and argument[2] == TType.STRUCT:
-            yield name, kind, argument[3][0], argument[3][1]
+def _struct_in(kind: int, argument: Any) -> tuple[type[Any], Spec] | None:
+    """Returns the class and the spec of the structs that a field holds, itself, in a list or in a map; None if it holds none."""
+    if kind == TType.STRUCT:
+        return argument[0], argument[1]
+    if kind == TType.LIST and argument[0] == TType.STRUCT:
+        return argument[1][0], argument[1][1]
+    if kind == TType.MAP and argument[2] == TType.STRUCT:
+        return argument[3][0], argument[3][1]
+    return None
+
+
+def _fields(cls: type[Any], spec: Spec, prefix: str) -> Iterator[tuple[str, bool, int, Any]]:
+    """The fields of a struct, and of the structs that it requires: place, whether it is always required, type, what the type holds.
+
+    A required struct itself has no type here: its fields follow.
+    """
+    for _, kind, name, argument, _ in filter(None, spec):
+        is_required = name in REQUIRED.get(cls, ())
+        if is_required and kind == TType.STRUCT:
+            yield prefix + name, True, TType.STOP, None
+            yield from _fields(argument[0], argument[1], f"{prefix}{name}.")
+        else:
+            yield prefix + name, is_required, kind, argument
 
 
 def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
     """Builds the check that reads all required fields of a struct, and of the structs that it requires, in one go."""
-    paths, others = _required_paths(cls, spec, "")
+    fields = list(_fields(cls, spec, ""))
+    paths = [path for path, is_required, _, _ in fields if is_required]
     read_all = attrgetter(*paths, paths[0]) if paths else None  # a single path would not be read as a tuple
-    inner = tuple(others)
+    looks = [
+        (attrgetter(path), _missing_in_child(kind, *inner))
+        for path, _, kind, argument in fields
+        if (inner := _struct_in(kind, argument)) is not None
+    ]
 
     def missing(value: Any) -> bool:
         try:
@@ -66,7 +81,7 @@ def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
                 return True
         except AttributeError:  # of None: a required struct
             return True
-        for read, look in inner:
+        for read, look in looks:
             child = read(value)
             if child is not None and look(child):
                 return True
@@ -77,31 +92,16 @@ def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
 
 def required_fields(cls: type[Any], spec: Spec, prefix: str) -> Callable[[Any], tuple[Any, ...]] | None:
     """Returns what reads all required fields of a struct; None if there are none, or if some are in structs, lists or maps of it."""
-    paths, others = _required_paths(cls, spec, f"{prefix}.")
-    is_flat = not others and all(path.count(".") == 1 for path in paths)
+    paths = [f"{prefix}.{name}" for name in REQUIRED.get(cls, ())]
+    is_flat = not any(_struct_in(kind, argument) for _, kind, _, argument, _ in filter(None, spec))
     return attrgetter(*paths, paths[0]) if paths and is_flat else None
-
-
-def _required_paths(cls: type[Any], spec: Spec, prefix: str) -> tuple[list[str], Children]:
-    """Returns the places of all fields that are always required, and the other fields with structs, with their checks."""
-    names = REQUIRED.get(cls, ())
-    paths = [prefix + name for name in names]
-    others: list[tuple[Callable[[Any], Any], Callable[[Any], bool]]] = []
-    for name, kind, child, child_spec in _children(spec):
-        if kind == TType.STRUCT and name in names:
-            more = _required_paths(child, child_spec, f"{prefix}{name}.")
-            paths += more[0]
-            others += more[1]
-        else:
-            others.append((attrgetter(prefix + name), _missing_in_child(kind, child, child_spec)))
-    return paths, others
 
 
 def _missing_in_child(kind: int, cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
     one = _build_missing(cls, spec)
     if kind == TType.STRUCT:
         return one
-    if any(True for _ in _children(spec)):
+    if any(_struct_in(entry[1], entry[3]) for entry in filter(None, spec)):
         return lambda items: any(map(one, items if kind == TType.LIST else items.values()))
     readers = tuple(map(attrgetter, REQUIRED.get(cls, ())))
 
@@ -115,16 +115,16 @@ def _missing_in_child(kind: int, cls: type[Any], spec: Spec) -> Callable[[Any], 
     return missing_in_flat
 
 
-def _build_suspicious(spec: Spec) -> Callable[[Any], bool]:
-    """Checks all plain texts at once, before the fields that need a call each."""
-    entries = [entry for entry in spec if entry is not None]
-    texts = [entry[2] for entry in entries if entry[1] == TType.STRING and entry[3] != "BINARY"]
+def _build_suspicious(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
+    """Checks all plain texts at once, also those of required structs, before the fields that need a call each. The value lacks nothing."""
+    fields = list(_fields(cls, spec, ""))
+    texts = [path for path, _, kind, argument in fields if kind == TType.STRING and argument != "BINARY"]
     read_texts = attrgetter(*texts, texts[0]) if texts else None  # as in `_build_missing`
-    looks = tuple(
-        (attrgetter(entry[2]), look)
-        for entry in entries
-        if entry[1] != TType.STRING and (look := _look_for(entry[1], entry[3])) is not None
-    )
+    looks = [
+        (attrgetter(path), look)
+        for path, _, kind, argument in fields
+        if kind != TType.STRING and (look := _look_for(kind, argument)) is not None
+    ]
 
     def suspicious(value: Any) -> bool:
         if read_texts is not None and REPLACEMENT in "".join(filter(None, read_texts(value))):
@@ -143,7 +143,7 @@ def _look_for(kind: int, argument: Any) -> Callable[[Any], bool] | None:
     if kind == TType.STRING:
         return None if argument == "BINARY" else _has_replacement
     if kind == TType.STRUCT:
-        return _build_suspicious(argument[1])
+        return _build_suspicious(argument[0], argument[1])
     if kind in (TType.LIST, TType.SET):
         look = _look_for(argument[0], argument[1])
         return None if look is None else lambda items: any(map(look, items))
@@ -164,12 +164,12 @@ def _path_of_missing(value: Any, cls: type[Any], spec: Spec) -> str:
     for name in REQUIRED.get(cls, ()):
         if getattr(value, name) is None:
             return str(shown[name])
-    for name, kind, child, child_spec in _children(spec):
-        inner = getattr(value, name)
-        if inner is None:
+    for _, kind, name, argument, _ in filter(None, spec):
+        inner, struct = getattr(value, name), _struct_in(kind, argument)
+        if inner is None or struct is None:
             continue
         for place, one in _placed(kind, inner):
-            if found := _path_of_missing(one, child, child_spec):
+            if found := _path_of_missing(one, *struct):
                 return f"{shown[name]}{place}.{found}"
     return ""
 

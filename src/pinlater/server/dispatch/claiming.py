@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 # A shard that failed or was slow may have had jobs: a dequeue that waits asks again after this time.
 _AFTER_SLOWNESS_MS = 1_000
-_ALL_PRIORITIES = (None,)
 
 
 class FromShard(NamedTuple):
@@ -75,7 +74,7 @@ class Claiming:
         shards = late.without_awaited(covered, request.queue) if late else covered
         turns = ClaimTurns(self._shards.heads, self._clock, request.queue, shards) if len(shards) > 1 else None
         try:
-            for place, (shard, through) in enumerate(turns or zip(shards, _ALL_PRIORITIES, strict=False)):
+            for place, (shard, through) in enumerate(turns or [(shard, None) for shard in shards]):
                 here = request if through is None else request._replace(through_priority=through)
                 if look or place:
                     here = here._replace(
@@ -107,7 +106,8 @@ class Claiming:
                     waiting = found.next_due_ms is not None
                     self._shards.note_claim(request.queue, shard, jobs, turns.began_s, waiting=waiting)
                 if jobs:
-                    claimed.append(FromShard(shard.name, jobs, here.call.holder.token))
+                    part = tuple.__new__(FromShard, (shard.name, jobs, here.call.holder.token))  # as in `Dequeue`
+                    claimed.append(part)
                     left -= len(jobs)
                 if left <= 0 or turns is None:
                     break
@@ -159,12 +159,8 @@ class Claiming:
             self._deadlines[shard.name] = deadlines
         lane = shard.lanes_of(request.queue).claim
         asker = None if late is None else ClaimAsker(shard.name, lane, request, late)
-        answer: asyncio.Future[Claimed]
-        if asker is None:
-            answer = lane.submit(request)
-        else:
-            answer = asker.answer
-            lane.submit_for(request, asker)
+        taken = lane.submit(request, asker)
+        answer: asyncio.Future[Claimed] = taken if asker is None else asker.answer
         deadlines.begin(answer, waiters, request.call.limit, anything=anything)
         try:
             return await answer

@@ -8,7 +8,7 @@ can't, because its server was killed, dequeues elsewhere find the jobs at their 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pinlater.domain.clock import Clock
@@ -99,27 +99,31 @@ class Wakeups:
             waiters.due_at(due_at_ms)
         return jobs
 
-    def inserting(self, shard: str, request: InsertRequest, now_ms: int, owns: Callable[[str], bool]) -> bool:
-        """Wakes the dequeues that wait for these jobs. Returns whether any waits for the queue here.
+    def inserting(
+        self, shard: str, requests: Sequence[InsertRequest], now_ms: int, owns: Callable[[str], bool]
+    ) -> bool:
+        """Wakes the dequeues that wait for these jobs. Returns whether any waits for one of the queues here.
 
         The other servers are told of due jobs only; they learn of later ones from the store. `owns`: whether this server owns a queue on
         the shard.
         """
-        is_stray = False
-        if len(self._shards) > 1:
-            self._shards.heads.stored(request, shard, now_ms)
-            is_stray = not self._shards.is_partition(request.queue, shard)
-            if is_stray:
-                # Again: a claim may have found none while these were on their way.
-                self._shards.strays.heard(request.queue, [shard])
-        waiters = self._by_queue.get(request.queue)
-        if waiters is None and self._tell_others is None:
-            return False
-        later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
-        due = len(request.jobs) - len(later)
-        past_owner = is_stray or not owns(request.queue)
-        any_wait = bool(waiters)
-        self._wake_here_first(request.queue, due, min(later) if later else None, past_owner=past_owner)
+        is_stray = any_wait = False
+        several_shards = len(self._shards) > 1
+        for request in requests:
+            if several_shards:
+                self._shards.heads.stored(request, shard, now_ms)
+                is_stray = not self._shards.is_partition(request.queue, shard)
+                if is_stray:
+                    # Again: a claim may have found none while these were on their way.
+                    self._shards.strays.heard(request.queue, [shard])
+            waiters = self._by_queue.get(request.queue)
+            if waiters is None and self._tell_others is None:
+                continue
+            any_wait = any_wait or bool(waiters)
+            later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
+            due = len(request.jobs) - len(later)
+            past_owner = is_stray or not owns(request.queue)
+            self._wake_here_first(request.queue, due, min(later) if later else None, past_owner=past_owner)
         return any_wait
 
     def look_again(self, queue: str | None = None) -> None:

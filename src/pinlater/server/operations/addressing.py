@@ -6,7 +6,9 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from msgspec import Struct
 
 from pinlater.domain.descriptor import JobDescriptor, parse_descriptor
 from pinlater.domain.errors import (
@@ -37,7 +39,7 @@ KEYS_A_CALL = 500
 _ID_DIGITS_ALWAYS_FIT = 19  # fewer digits than this surely fit into an i64; the parser checks the rest
 
 
-class OnShard(NamedTuple):
+class OnShard(Struct, frozen=True):
     """The part of a request that lives on one shard: positions in the request, and the jobs named there."""
 
     shard: ShardLanes
@@ -55,7 +57,9 @@ def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most:
         shard = shards.get(shard_name)
         if shard is None or (queue is not None and name != queue):
             return []
-        return [OnShard(shard, [0], [JobKey(name, priority, local_id)])]
+        return [
+            OnShard(shard, [0], [tuple.__new__(JobKey, (name, priority, local_id))])
+        ]  # faster than calling the class
     addressed = _Addressed(shards, queue, len(descriptors), most)
     addressed.add(descriptors)
     return addressed.parts()

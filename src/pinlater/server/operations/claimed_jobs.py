@@ -10,7 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from pinlater.domain.durations import YEAR_MS, delay_fault, due_fault
 from pinlater.domain.errors import InvalidArgument, PinLaterError
@@ -61,7 +63,7 @@ _EXTEND: LaneOf = attrgetter("extend")
 _RELEASE: LaneOf = attrgetter("release")
 
 
-class ParsedAcks(NamedTuple):
+class ParsedAcks(Struct, frozen=True):
     """The acks of a request and the shards of their jobs. The first `succeeded` items are of jobs that succeeded."""
 
     items: Sequence[Ack]
@@ -86,46 +88,46 @@ class ClaimedJobs:
 
     # --- acks -----------------------------------------------------------------------------------------------------------
 
-    async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
-        """Ends attempts. Nothing happens if a descriptor can't be parsed or the queue is missing."""
+    async def acknowledge(self, caller: Caller, batch: AckBatch, *, answered: bool = True) -> Sequence[AckResult]:
+        """Ends attempts. Nothing happens if a descriptor can't be parsed or the queue is missing. Returns no outcomes unless `answered`."""
         acks = await self.parse(batch)
         if self._queue_cache.queues.get(batch.queue) is None:
             await self._queue_cache.require(batch.queue)
         self.events.reported(caller)
-        return await self.carry_out(caller, batch, acks)
+        return await self.carry_out(caller, batch, acks, answered=answered)
 
     async def parse(self, batch: AckBatch) -> ParsedAcks:
         """Checks all of a batch; raises `DescriptorInvalid` or `InvalidArgument` before anything has happened."""
         items = [*(batch.succeeded or ()), *(batch.failed or ())]
         succeeded = len(batch.succeeded or ())
+        descriptors: list[str] = []
         for index, item in enumerate(items):
+            descriptors.append(item.descriptor)
             if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
                 raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
             if item.retry_delay_ms > YEAR_MS and index >= succeeded:
                 _check_delay(item.retry_delay_ms, f"Ack of {item.descriptor[:_SHOWN]}: retryDelayMillis")
-        descriptors = [item.descriptor for item in items]
-        most = self._settings.max_descriptors_per_request
-        if len(descriptors) <= ITEMS_A_TURN:
-            parts = address(self._shards, batch.queue, descriptors, most)
-            if covers(parts, len(descriptors)):
-                return ParsedAcks(items, succeeded, descriptors, parts)
-        found = await find_jobs(self._shards, batch.queue, descriptors, most)
-        return ParsedAcks(items, succeeded, descriptors, found)
+        shards, most = self._shards, self._settings.max_descriptors_per_request
+        is_short = len(descriptors) <= ITEMS_A_TURN
+        parts: Sequence[OnShard] = address(shards, batch.queue, descriptors, most) if is_short else ()
+        if not is_short or (shards.reader is not None and not covers(parts, len(descriptors))):
+            parts = await find_jobs(shards, batch.queue, descriptors, most)
+        return ParsedAcks(items, succeeded, descriptors, parts)
 
     async def carry_out(
-        self, caller: Caller, batch: AckBatch, acks: ParsedAcks, *, then_claims: bool = False
+        self, caller: Caller, batch: AckBatch, acks: ParsedAcks, *, then_claims: bool = False, answered: bool = True
     ) -> Sequence[AckResult]:
-        """Executes the acks of a parsed batch. `then_claims`: a claim waits for them.
+        """Executes the acks of a parsed batch. `then_claims`: a claim waits for them. Without `answered`, it returns nothing.
 
         Returns the outcomes of the acks of jobs that succeeded, then of the others.
         """
-        items, succeeded, descriptors, parts = acks
+        items, descriptors = acks.items, acks.descriptors
         answers = await self._tell(
             batch.queue,
             descriptors,
-            parts,
+            acks.parts,
             _FINISH,
-            partial(_acks, items, succeeded),
+            partial(_acks, items, acks.succeeded),
             per_item_errors=bool(batch.per_item_errors),
             then_claims=then_claims,
         )
@@ -137,7 +139,7 @@ class ClaimedJobs:
             self._metrics.queue(batch.queue).stale_claim += len(stale)
             self.events.late(caller, batch.queue, len(stale))
             _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
-        return await ack_results(descriptors, answers)
+        return await ack_results(descriptors, answers) if answered else ()
 
     async def _tell(
         self,
@@ -153,7 +155,7 @@ class ClaimedJobs:
         """The answers of a lane of each shard, at the request's positions. Errors are raised, or are values if `per_item_errors`."""
         answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(descriptors)
         unknown: Mapping[int, PinLaterError] = {}
-        if not covers(parts, len(descriptors)):
+        if self._shards.reader is not None and not covers(parts, len(descriptors)):
             unknown = await on_unknown_shards(self._shards, queue, descriptors, parts)
         if per_item_errors:
             for index, error in unknown.items():
@@ -176,14 +178,16 @@ class ClaimedJobs:
         now_ms = self._clock.now_ms()
         succeeded = 0
         stale: list[tuple[str, Acked]] = []
-        for item, acked in zip(items, answers, strict=True):
+        for index, acked in enumerate(answers):
             if isinstance(acked, PinLaterError):
                 continue
             if acked.outcome is Outcome.STALE_CLAIM:
-                stale.append((item.descriptor, acked))
+                stale.append((items[index].descriptor, acked))
             elif acked.outcome is not Outcome.APPLIED:
                 metrics.ack_noop += 1
-                logger.debug("ack without effect", extra={"job": item.descriptor, "outcome": acked.outcome.name})
+                logger.debug(
+                    "ack without effect", extra={"job": items[index].descriptor, "outcome": acked.outcome.name}
+                )
             elif acked.state is JobState.SUCCEEDED:
                 succeeded += 1
             else:
@@ -384,12 +388,12 @@ def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[st
 
 def _acks(items: Sequence[Ack], succeeded: int, part: OnShard) -> list[JobAck]:
     """Returns the part's acks. The first `succeeded` items are of jobs that succeeded. A negative delay counts as none."""
-    make = tuple.__new__  # faster than calling the class
+    make, keys = tuple.__new__, iter(part.keys)  # faster than calling the class, and than `zip`
     return [
         make(
             JobAck,
             (
-                key,
+                next(keys),
                 index < succeeded,
                 item.token,
                 item.append_status,
@@ -399,7 +403,7 @@ def _acks(items: Sequence[Ack], succeeded: int, part: OnShard) -> list[JobAck]:
                 item.error_text or "",
             ),
         )
-        for key, index in zip(part.keys, part.indices, strict=True)
+        for index in part.indices
         for item in (items[index],)
     ]
 

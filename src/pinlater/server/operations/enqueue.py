@@ -202,12 +202,12 @@ class Enqueue:
         attempts = config.default_attempts or settings.default_attempts
         expiry_ms = config.default_expiry_ms
         expires_at_ms = None if expiry_ms is None else now_ms + expiry_ms
-        make = tuple.__new__  # faster than calling the class
+        make, ids = tuple.__new__, iter(shard.ids.make(len(jobs)))  # faster than calling the class, and than `zip`
         new_jobs = [
             make(
                 NewJob,
                 (
-                    job_id,
+                    next(ids),
                     job.body,
                     job.priority,
                     now_ms if job.run_after_ms is None else job.run_after_ms,
@@ -223,7 +223,7 @@ class Enqueue:
                     else None,
                 ),
             )
-            for job_id, job in zip(shard.ids.make(len(jobs)), jobs, strict=True)
+            for job in jobs
         ]
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
@@ -240,7 +240,8 @@ class Enqueue:
         ids, existing, repeated = inserted
         metrics = self._metrics.queue(name)
         prefix = descriptor_prefix(name, shard)
-        descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(ids, jobs, strict=True)]
+        left = iter(ids)  # faster than `zip`
+        descriptors = [f"{prefix}{job.priority}:{next(left)}" for job in jobs]
         if repeated:
             metrics.repeated_requests += 1
         else:

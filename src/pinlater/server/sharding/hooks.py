@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.storage.values import Claimed, InsertRequest
@@ -14,7 +14,7 @@ class Hooks:
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
         """Called with the answer of a claim whose caller had gone, or had got an error because the claim took too long."""
-        self.inserting: Callable[[str, InsertRequest, int, Callable[[str], bool]], bool] | None = None
+        self.inserting: Callable[[str, Sequence[InsertRequest], int, Callable[[str], bool]], bool] | None = None
         """Called with jobs as soon as a claim would see them; returns whether a dequeue waits for them. On a store that works in order that
         is before they are committed, so that the claim that waits for them shares their transaction."""
         self.came_first: Callable[[str, int, bool], bool] = lambda _queue, _due_ms, _past_owner: False

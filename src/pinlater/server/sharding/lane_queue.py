@@ -118,28 +118,25 @@ class LaneQueue(ABC, Generic[Item, Result]):
         """Moves the start of the call under way to later, by that much."""
         self._began_at += seconds
 
-    def submit(self, item: Item) -> asyncio.Future[Result]:
-        """The future of this item's result. Raises as `submit_for`."""
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
-        self.submit_for(item, future)
-        return future
+    def submit(self, item: Item, asker: Asker[Result] | None = None) -> asyncio.Future[Result]:
+        """Takes an item. Its result goes to `asker`; without one, to a future. Returns the one or the other.
 
-    def submit_for(self, item: Item, asker: Asker[Result]) -> None:
-        """Takes an item whose result goes to `asker`. Raises `TooManyWaiting` at the bound, `Draining` once closed."""
+        Raises `TooManyWaiting` at the bound, `Draining` once closed.
+        """
         weight = 1 if self._weigh is None else self._weigh(item)
         if self._weight + weight > self._waiting_max and self._weight:
             raise TooManyWaiting(f"{self._weight} jobs wait in the {self.name} lane already", retry_after_ms=100)
         if self._closed:
             if self._successor is not None:
-                self._successor.submit_for(item, asker)
-                return
+                return self._successor.submit(item, asker)
             raise Draining
-        self._waiting.append((item, asker, weight))
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Result] = self._loop.create_future() if asker is None else asker  # type: ignore[assignment]
+        self._waiting.append((item, answer, weight))
         self._weight += weight
         self._start()
+        return answer
 
     @property
     def has_late_calls(self) -> bool:

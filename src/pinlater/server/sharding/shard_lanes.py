@@ -255,11 +255,8 @@ class ShardLanes:
 
     def _wake_waiters(self, requests: list[InsertRequest], now_ms: int) -> bool:
         """Wakes the dequeues that wait for these jobs. Returns whether there are any."""
-        inserting, any_wait = self.hooks.inserting, False  # `Wakeups.inserting` of the dispatcher
-        if inserting is not None:
-            for request in requests:
-                any_wait |= inserting(self.name, request, now_ms, self.owns)
-        return any_wait
+        inserting = self.hooks.inserting  # `Wakeups.inserting` of the dispatcher
+        return inserting is not None and inserting(self.name, requests, now_ms, self.owns)
 
     def _join_claims(self, requests: list[ClaimRequest]) -> JoinedItems[Claimed]:
         indices_by_queue, orders = orders_of(requests, self.owns)

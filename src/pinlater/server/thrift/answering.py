@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -168,44 +168,92 @@ class Answering:
         if bounded and route.served.hands_out:  # of dequeues only long polls and dry runs
             asked = call.arguments.request
             bounded = asked.wait_ms or asked.dry_run
-        if bounded or recipient.over_limit or self.running >= self._requests_max:
-            reply = await self._answer_bounded(call, route, recipient)
+        if route.served.hands_out and recipient.gone:
+            return NO_ANSWER
+        leave: Callable[[], None] | None = None
+        method, seqid, oneway, arguments = call
+        answer: Any = None
+        self.running += 1
+        try:
+            if bounded or recipient.over_limit or self.running > self._requests_max:
+                leave = self._admit_bounded(call, route, recipient)
+            answer = await route.handle(self._service, arguments)
+            if method.returns_many and len(answer) > ITEMS_A_TURN:
+                reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, ITEMS_A_TURN))
+            elif method.list_field and len(getattr(answer, method.list_field)) > JOBS_A_TURN:
+                reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, JOBS_A_TURN))
+            else:
+                reply = encode_reply(method, seqid, answer)
+            if len(reply) > self._answer_bytes_max:
+                self._check_long(len(reply) - LENGTH_BYTES, call, route, answer)
+        except PinLaterError as error:
+            reply = self._failed(call, route, recipient, error)
+            undelivered = True
+        except asyncio.CancelledError:
+            if (shown := route.served.administrative) is not None:
+                self._tell(administrative.interrupted(_administrative(shown, call, route, recipient)))
+            raise
+        except Exception:
+            logger.exception("request failed", extra={"method": method.name})
+            self._metrics.count("thrift_internal_errors")
+            reply = self._failed(call, route, recipient, unexpected())
+            undelivered = True
         else:
-            self.running += 1
-            try:
-                reply = await self._carry_out(call, route, recipient)
-            finally:
-                self.running -= 1
+            if (shown := route.served.administrative) is not None:
+                self._tell(administrative.succeeded(_administrative(shown, call, route, recipient), answer))
+            undelivered = recipient.gone or oneway
+        finally:
+            self.running -= 1
+            if leave is not None:
+                leave()
+        if isinstance(answer, DequeueAnswer):
+            if undelivered:
+                self.undelivered(answer)
+                reply = NO_ANSWER if recipient.gone else reply
+            elif answer.claimed and answer.claimed[0].token:  # a dry run shows jobs without one
+                recipient.handed_out = answer
         recipient.active_at_s = ended_s = self._monotonic()
         route.metrics.msec.record((ended_s - arrived_s) * 1000)
         if self._debug:
             self._log(call, frame, reply, ended_s - arrived_s)
-        return NO_ANSWER if call.oneway else reply
+        return NO_ANSWER if oneway else reply
 
-    async def _answer_bounded(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
-        """Answers a call that waits, searches or needs much memory, or that comes if there are too many."""
+    def _admit_bounded(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> Callable[[], None]:
+        """Admits a call that waits, searches or needs much memory, or that comes if there are too many; raises its refusal. Call the
+        returned function at its end. A long poll doesn't count as running, and may be cancelled when its caller has gone.
+        """
         request: Any = call.arguments.request if route.may_wait_or_cost else None
         waits = route.served.hands_out and bool(request.wait_ms) and not request.dry_run
-        use, quotas = recipient.use, self.quotas
-        if waits and use is not None and quotas is not None and not use.token.takes_poll():
+        token = None if recipient.use is None else recipient.use.token
+        if waits and token is not None and self.quotas is not None and not token.takes_poll():
             if request.acks is None:
-                return self._failed(call, route, recipient, quotas.polls_used_up(use.token))
+                raise self.quotas.polls_used_up(token)
             request.wait_ms, waits = WAIT_OVER_QUOTA_MS, False
-        if recipient.over_limit or (self.running >= self._requests_max and not waits):
-            return self._failed(call, route, recipient, self._refusal(recipient))
+        if recipient.over_limit or (self.running > self._requests_max and not waits):
+            raise self._refusal(recipient)
+        searches, cost, reserved = route.served.searches, route.served.cost_bytes, 0
         if waits:
-            return await self._wait(call, route, recipient)
-        self.running += 1
-        searches = route.served.searches
-        recipient.waiting = searches is not None and searches(call.arguments)
-        try:
-            cost = route.served.cost_bytes
-            if cost is not None and (cost_bytes := cost(self._memory_bounds, call.arguments)):
-                return await self._carry_out_within(cost_bytes, call, route, recipient)
-            return await self._carry_out(call, route, recipient)
-        finally:
             self.running -= 1
+            self.waiting += 1
+            if token is not None:
+                token.polls += 1
+        elif cost is not None and (cost_bytes := cost(self._memory_bounds, call.arguments)):
+            reserved = self.budget.reserve_scan(cost_bytes)
+            if not reserved:
+                self._metrics.count("thrift_requests_refused_for_memory")
+                raise TooManyBytes(self.budget.limit_bytes)
+        recipient.waiting = waits or (searches is not None and searches(call.arguments))
+
+        def leave() -> None:
             recipient.waiting = False
+            self.budget.free_scan(reserved)
+            if waits:
+                self.running += 1
+                self.waiting -= 1
+                if token is not None:
+                    token.polls -= 1
+
+        return leave
 
     def _refused_by_quota(
         self, guard: Guard, call: DecodedCall, route: MethodRoute, recipient: Recipient, frame_bytes: int
@@ -239,75 +287,6 @@ class Answering:
             recipient.last_request = True
             return TooManyConnections()
         return TooManyRequests(self._requests_max)
-
-    async def _wait(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
-        """A long poll: it doesn't count as running, and may be cancelled when its caller has gone."""
-        recipient.waiting = True
-        self.waiting += 1
-        token = None if recipient.use is None else recipient.use.token
-        if token is not None:
-            token.polls += 1
-        try:
-            return await self._carry_out(call, route, recipient)
-        finally:
-            if token is not None:
-                token.polls -= 1
-            self.waiting -= 1
-            recipient.waiting = False
-
-    async def _carry_out_within(
-        self, cost_bytes: int, call: DecodedCall, route: MethodRoute, recipient: Recipient
-    ) -> bytes:
-        """Executes a call that may need that much memory, or refuses it."""
-        reserved = self.budget.reserve_scan(cost_bytes)
-        if not reserved:
-            self._metrics.count("thrift_requests_refused_for_memory")
-            return self._failed(call, route, recipient, TooManyBytes(self.budget.limit_bytes))
-        try:
-            return await self._carry_out(call, route, recipient)
-        finally:
-            self.budget.free_scan(reserved)
-
-    async def _carry_out(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
-        if route.served.hands_out and recipient.gone:
-            return NO_ANSWER
-        method, seqid, oneway, arguments = call
-        answer: Any = None
-        try:
-            answer = await route.handle(self._service, arguments)
-            if method.returns_many and len(answer) > ITEMS_A_TURN:
-                reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, ITEMS_A_TURN))
-            elif method.list_field and len(getattr(answer, method.list_field)) > JOBS_A_TURN:
-                reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, JOBS_A_TURN))
-            else:
-                reply = encode_reply(method, seqid, answer)
-            if len(reply) > self._answer_bytes_max:
-                self._check_long(len(reply) - LENGTH_BYTES, call, route, answer)
-        except PinLaterError as error:
-            reply = self._failed(call, route, recipient, error)
-            undelivered = True
-        except asyncio.CancelledError:
-            if (shown := route.served.administrative) is not None:
-                self._tell(administrative.interrupted(_administrative(shown, call, route, recipient)))
-            raise
-        except Exception:
-            logger.exception("request failed", extra={"method": method.name})
-            self._metrics.count("thrift_internal_errors")
-            reply = self._failed(call, route, recipient, unexpected())
-            undelivered = True
-        else:
-            if (shown := route.served.administrative) is not None:
-                self._tell(administrative.succeeded(_administrative(shown, call, route, recipient), answer))
-            if not route.served.hands_out:
-                return reply
-            undelivered = recipient.gone or oneway
-        if isinstance(answer, DequeueAnswer):
-            if undelivered:
-                self.undelivered(answer)
-                return NO_ANSWER if recipient.gone else reply
-            if answer.claimed and answer.claimed[0].token:  # a dry run shows jobs without one
-                recipient.handed_out = answer
-        return reply
 
     def _check_long(self, size_bytes: int, call: DecodedCall, route: MethodRoute, answer: Any) -> None:
         """Raises `AnswerTooLarge` for an answer that is too long, unless it is a single job that fits a frame. It would stay in its queue

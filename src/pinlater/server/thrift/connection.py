@@ -131,13 +131,20 @@ class ThriftConnection(asyncio.Protocol):
             self._discard(self._discarding_bytes - len(data))
             return
         frames, error = self._splitter.take_while_good(data)
+        requests = self._requests
         if frames:
-            if self._requests.partial_bytes:
-                self._requests.free_partial()
-            self._accept(frames)
+            if requests.partial_bytes:
+                requests.free_partial()
+            now_s = self.active_at_s = self._server.monotonic()
+            for frame in frames:
+                if self._refusing or not requests.add(frame, now_s):
+                    self._add_or_refuse(frame, now_s)
+            self._start()
+            if requests.queued_bytes >= self._server.held_bytes_min:
+                self._server.holds(self)
         if error is not None:
             self._refuse(error)
-        if self._splitter.partial or self._requests.partial_bytes:
+        if self._splitter.partial or requests.partial_bytes:
             self._hold_partial(len(self._splitter.partial))
 
     def eof_received(self) -> bool:
@@ -172,17 +179,6 @@ class ThriftConnection(asyncio.Protocol):
         self._server.closed(self)
 
     # --- incoming requests ------------------------------------------------------------------------------------------------
-    def _accept(self, frames: list[bytes]) -> None:
-        """Queues requests, and starts answering if no request is under way."""
-        now_s = self.active_at_s = self._server.monotonic()
-        requests = self._requests
-        for frame in frames:
-            if self._refusing or not requests.add(frame, now_s):
-                self._add_or_refuse(frame, now_s)
-        self._start()
-        if requests.queued_bytes >= self._server.held_bytes_min:
-            self._server.holds(self)
-
     def _add_or_refuse(self, frame: bytes, now_s: float) -> None:
         request = self._requests.count(frame, now_s)
         if self._may_stay(request.counted_bytes):
@@ -191,6 +187,7 @@ class ThriftConnection(asyncio.Protocol):
             self._requests.refuse(request)
 
     def _start(self) -> None:
+        """Starts answering if no request is under way."""
         if not self.busy:
             self.busy = True
             if self.silent:

@@ -60,7 +60,7 @@ class CarryOut:
         joined = JoinedAnswers(len(items))
         for item, asker in zip(items, joined.askers, strict=True):
             try:
-                lane.submit_for(item, asker)
+                lane.submit(item, asker)
             except PinLaterError as error:
                 asker.set_exception(error)
         return joined

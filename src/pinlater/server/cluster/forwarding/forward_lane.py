@@ -139,7 +139,7 @@ class ForwardedCall(Generic[Item, Result]):
                 asker.set_exception(error)
                 continue
             try:
-                own.submit_for(item, asker)
+                own.submit(item, asker)
             except PinLaterError as refused:
                 asker.set_exception(refused)
 
@@ -214,20 +214,13 @@ class ForwardLane(Generic[Item, Result]):
         """Uses the ranks of `Lane.rank`: an item rides at once, with others or alone."""
         return 1 if self.gathering is None else 0
 
-    def submit(self, item: Item) -> asyncio.Future[Result]:
-        """Returns the future of this item's result. Raises as `submit_for`."""
-        future: asyncio.Future[Result] = self._loop.create_future()
-        self.submit_for(item, future)
-        return future
-
-    def submit_for(self, item: Item, asker: Asker[Result]) -> None:
-        """Takes an item whose result goes to `asker`. Raises `NotSent`, and `TooManyWaiting` at the bound."""
+    def submit(self, item: Item, asker: Asker[Result] | None = None) -> asyncio.Future[Result]:
+        """Takes an item as `LaneQueue.submit` does. Raises `NotSent`, and `TooManyWaiting` at the bound."""
         sender = self.sender
         if self._passes_owner(item):
             own = self.own()
             if own is not None:
-                own.submit_for(item, asker)
-                return
+                return own.submit(item, asker)
         if not sender.usable:
             raise NotSent("There is no connection to the server that owns the queue", retry_after_ms=100)
         if self.waiting >= _UNDER_WAY_MAX:
@@ -237,7 +230,9 @@ class ForwardLane(Generic[Item, Result]):
             call = self.gathering = ForwardedCall(self)
             sender.say(call)
         self.waiting += 1
-        call.add(item, item if self.takes_lists else (item,), asker)  # type: ignore[arg-type]
+        answer: asyncio.Future[Result] = self._loop.create_future() if asker is None else asker  # type: ignore[assignment]
+        call.add(item, item if self.takes_lists else (item,), answer)  # type: ignore[arg-type]
+        return answer
 
     def _passes_owner(self, item: Item) -> bool:
         sender = self.sender

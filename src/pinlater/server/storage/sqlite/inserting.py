@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 
 from pinlater.domain.errors import OrderElsewhere, PinLaterError, QueueNotFound
@@ -20,7 +21,7 @@ from pinlater.server.storage.relational.insert_answers import answer_of, new_job
 from pinlater.server.storage.relational.ordering import EnteringJob, LastPlaces, last_places
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
+from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Work, in_steps
@@ -38,7 +39,7 @@ from pinlater.server.storage.values import (
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
 _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
-_ID, _BODY, _OPTIONS = attrgetter("id"), attrgetter("body"), attrgetter("options")
+_JOBS, _ID, _BODY, _OPTIONS = map(attrgetter, ("jobs", "id", "body", "options"))
 _INSERT_PLAIN_JOBS = Rows("insert_plain_jobs")
 _INSERT_JOBS = Rows("insert_jobs")
 _INSERT_EXPIRIES = Rows("insert_expiries")
@@ -55,11 +56,8 @@ _SAVE_UNIQUE_KEY = sql("save_unique_key")
 
 def insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inserted | PinLaterError]]:
     """Returns the work of storing these requests."""
-    jobs = size = 0
-    for request in requests:
-        jobs += len(request.jobs)
-        size += sum(map(len, map(_BODY, request.jobs)))
-    if jobs > _LONG_JOBS or size > _LONG_BYTES:  # it would block the loop for long
+    jobs = list(chain.from_iterable(map(_JOBS, requests)))
+    if len(jobs) > _LONG_JOBS or sum(map(len, map(_BODY, jobs))) > _LONG_BYTES:  # it would block the loop for long
         return in_steps(partial(_insert_in_steps, requests=requests, now_ms=now_ms))
     return Work(partial(_insert, requests=requests, now_ms=now_ms))
 
@@ -108,6 +106,7 @@ class _Batch:
         self._queue_cache: SqliteQueueCache = transaction.queue_cache
         self._now_ms = now_ms
         self._floor = self._highest = transaction.queue_cache.highest_id
+        self._counter: Counter | None = None  # of the last job; its mark is at `now_ms`
         self._plain: list[object] = []
         self._with_options: list[object] = []
         self._options: Options | None = None  # of the last job that has any, and their text
@@ -207,18 +206,18 @@ class _Batch:
         floor = self._floor
         highest = self._highest
         add = self._plain.extend
-        last_priority: int | None = None
-        counter = None
+        counter = self._counter
+        if counter is not None and counter.queue_id != queue_id:
+            counter = None
         for job in jobs:
             job_id, body, priority, run_after_ms, attempts, options = job
             if job_id > highest:
                 highest = job_id
             if job_id <= floor and not self._is_new(job_id):
                 continue
-            if priority != last_priority or counter is None:
-                counter = self._queue_cache.counter(queue, priority)
+            if counter is None or counter.priority != priority:
+                counter = self._counter = self._queue_cache.counter(queue, priority)
                 counter.move_mark(now_ms)
-                last_priority = priority
             counter.enqueued_total += 1
             counter.add_waiting(run_after_ms, job_id)
             if options is None:

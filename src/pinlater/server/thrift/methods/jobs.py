@@ -132,7 +132,7 @@ async def _dequeue_in_span(tracing: Tracing, handle: Handler, service: Service, 
 def _ack_dequeued_jobs(service: Service, call: structs.ackDequeuedJobs_args) -> Awaitable[object]:
     """Its answer has no outcomes, so an error of a single item would be lost."""
     call.request.per_item_errors = None
-    return service.claimed_jobs.acknowledge(_caller(call.context), call.request)
+    return service.claimed_jobs.acknowledge(_caller(call.context), call.request, answered=False)
 
 
 # --- renewals, checkpoints and releases ---------------------------------------------------------------------------------------
