@@ -13,9 +13,6 @@ PAGE_BYTES = 4096
 _STATEMENTS_CACHED = 256
 _FREE_FACTOR = 4
 
-# Without an adapter, the driver looks for one at each bytes parameter, and makes an error text: half of what the parameter costs.
-sqlite3.register_adapter(bytes, bytes)
-
 
 def connect(path: Path, settings: SqliteSettings, *, reader: bool = False) -> sqlite3.Connection:
     """A connection that several threads may use one after the other, without the driver's own transactions."""
