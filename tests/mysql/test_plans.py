@@ -166,6 +166,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "by_ms": 500,
         "keys renew_claims": json_rows([(one, 1, 1) for one in ids]),
         "keys mark_places": json_rows([(one, 1) for one in ids]),
+        "changes": Sql(b"pending = pending + VALUES(pending)"),
         "claims": json.dumps([(one, 1, 1, True, "t") for one in ids]),
         "condition": Sql(b"TRUE"),
         "config": "{}",

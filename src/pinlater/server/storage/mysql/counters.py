@@ -11,6 +11,7 @@ from pinlater.server.storage.relational.dialect import COUNTED, WaitingJob
 
 _ADD_TO_COUNTERS = sql("add_to_counters")
 _COUNTS = attrgetter(*COUNTED)
+_ADDITIONS = [f"{name} = {name} + VALUES({name})".encode() for name in COUNTED]
 _ROW = b"(%b)" % b",".join([b"%d"] * (3 + len(COUNTED)))
 
 
@@ -73,4 +74,7 @@ class Counters:
         if not self._changed:
             return None
         changed = [self._changed[key] for key in sorted(self._changed)]
-        return _ADD_TO_COUNTERS(rows=Sql(b",".join([counter.row(writer) for counter in changed])))
+        columns = zip(_ADDITIONS, *[_COUNTS(counter) for counter in changed], strict=True)
+        changes = [addition for addition, *differences in columns if any(differences)] or _ADDITIONS
+        rows = Sql(b",".join([counter.row(writer) for counter in changed]))
+        return _ADD_TO_COUNTERS(rows=rows, changes=Sql(b", ".join(changes)))

@@ -53,17 +53,11 @@ DELETE FROM deleted_queues WHERE deleted_at_ms < :before_ms LIMIT :limit;
 -- Fails where one of these queues is deleted: the difference is unsigned and may not be negative.
 SELECT CAST(COUNT(*) AS UNSIGNED) - :count FROM queues WHERE queue_id IN (:ids);
 
--- name: add_to_counters(rows)
--- Differences, to the row of this server's own writer.
+-- name: add_to_counters(rows, changes)
+-- Differences, to the row of this server's own writer. :changes are assignments for the columns in which a difference is not 0.
 INSERT INTO counters (queue_id, priority, writer, pending, future, in_progress, succeeded, failed, enqueued_total, claimed_total,
   succeeded_total, failed_total, retried_total)
-VALUES :rows
-ON DUPLICATE KEY UPDATE
-  pending = pending + VALUES(pending), future = future + VALUES(future), in_progress = in_progress + VALUES(in_progress),
-  succeeded = succeeded + VALUES(succeeded), failed = failed + VALUES(failed),
-  enqueued_total = enqueued_total + VALUES(enqueued_total), claimed_total = claimed_total + VALUES(claimed_total),
-  succeeded_total = succeeded_total + VALUES(succeeded_total), failed_total = failed_total + VALUES(failed_total),
-  retried_total = retried_total + VALUES(retried_total);
+VALUES :rows ON DUPLICATE KEY UPDATE :changes;
 
 -- name: list_activity(own_first, own_last)
 -- What other servers' writers have counted in each queue: other sums than before mean that they changed something there.
