@@ -354,6 +354,22 @@ async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: ThriftSer
     assert await client.closed() == b""
 
 
+async def test_a_peer_that_only_stopped_sending_is_told_that_its_dequeue_is_refused(start: Start) -> None:
+    desk = await start(max_concurrent_requests=1)
+    desk.operations.before = gate = Gate("create_queue")
+    (await desk.connect()).send("createQueue", name="q")
+    await gate.arrived.wait()
+    client = await desk.connect()
+    for seqid in range(100):
+        client.send("getQueueNames", seqid)
+    client.send("dequeueJobs", 100, request=DEQUEUE)
+    client.writer.write_eof()
+    refused = [await client.receive() for _ in range(101)]
+    assert [(each.seqid, each.exception.detail) for each in refused] == [(n, "TOO_MANY_WAITING") for n in range(101)]
+    assert desk.metrics.method("dequeueJobs").msec.count == 1
+    gate.open()
+
+
 async def test_half_a_frame_and_then_nothing_leaves_nothing_behind(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     client.writer.write(encode_call("getQueueNames", 1, context=CONTEXT)[:-3])

@@ -168,8 +168,6 @@ class Answering:
         if bounded and route.served.hands_out:  # of dequeues only long polls and dry runs
             asked = call.arguments.request
             bounded = asked.wait_ms or asked.dry_run
-        if route.served.hands_out and recipient.gone:
-            return NO_ANSWER
         leave: Callable[[], None] | None = None
         method, seqid, oneway, arguments = call
         answer: Any = None
@@ -177,15 +175,18 @@ class Answering:
         try:
             if bounded or recipient.over_limit or self.running > self._requests_max:
                 leave = self._admit_bounded(call, route, recipient)
-            answer = await route.handle(self._service, arguments)
-            if method.returns_many and len(answer) > ITEMS_A_TURN:
-                reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, ITEMS_A_TURN))
-            elif method.list_field and len(getattr(answer, method.list_field)) > JOBS_A_TURN:
-                reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, JOBS_A_TURN))
+            if recipient.gone and route.served.hands_out:
+                reply = NO_ANSWER
             else:
-                reply = encode_reply(method, seqid, answer)
-            if len(reply) > self._answer_bytes_max:
-                self._check_long(len(reply) - LENGTH_BYTES, call, route, answer)
+                answer = await route.handle(self._service, arguments)
+                if method.returns_many and len(answer) > ITEMS_A_TURN:
+                    reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, ITEMS_A_TURN))
+                elif method.list_field and len(getattr(answer, method.list_field)) > JOBS_A_TURN:
+                    reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, JOBS_A_TURN))
+                else:
+                    reply = encode_reply(method, seqid, answer)
+                if len(reply) > self._answer_bytes_max:
+                    self._check_long(len(reply) - LENGTH_BYTES, call, route, answer)
         except PinLaterError as error:
             reply = self._failed(call, route, recipient, error)
             undelivered = True
@@ -231,7 +232,8 @@ class Answering:
             request.wait_ms, waits = WAIT_OVER_QUOTA_MS, False
         if recipient.over_limit or (self.running > self._requests_max and not waits):
             raise self._refusal(recipient)
-        searches, cost, reserved = route.served.searches, route.served.cost_bytes, 0
+        cost, reserved = route.served.cost_bytes, 0
+        searches = route.served.searches is not None and route.served.searches(call.arguments)
         if waits:
             self.running -= 1
             self.waiting += 1
@@ -242,7 +244,7 @@ class Answering:
             if not reserved:
                 self._metrics.count("thrift_requests_refused_for_memory")
                 raise TooManyBytes(self.budget.limit_bytes)
-        recipient.waiting = waits or (searches is not None and searches(call.arguments))
+        recipient.waiting = waits or searches
 
         def leave() -> None:
             recipient.waiting = False
