@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 
+from pinlater.client import AsyncClient
+from pinlater.console.app import Console
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.durations import YEAR_MS
 from tests.console.caller import Caller
@@ -68,6 +71,14 @@ async def test_the_options_of_a_job_are_parameters(caller: Caller, clock: Manual
     assert (job["state"], job["body"]) == ("pending", None)
     again = await caller.send("POST", f"{JOBS}?unique_key=k", b"y")
     assert again.json == {"descriptor": job["descriptor"], "existing": True}
+
+
+async def test_durations_of_all_jobs_of_a_batch_count_from_one_time(client: AsyncClient, clock: ManualClock) -> None:
+    caller = Caller(Console(client, count(clock.now_ms()).__next__, None).app)  # its clock moves at each look
+    names = await enqueue(caller, *("x" * 20), delay_ms=5000, expires_in_ms=8000)
+    jobs = (await caller.ok("POST", "/v1/jobs/lookup", {"descriptors": names}))["jobs"]
+    [(run_after_ms, expires_at_ms)] = {(job["run_after_ms"], job["expires_at_ms"]) for job in jobs}
+    assert expires_at_ms - run_after_ms == 3000
 
 
 async def test_several_jobs_are_stored_with_bodies_of_all_kinds(caller: Caller) -> None:

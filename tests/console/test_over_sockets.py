@@ -98,7 +98,7 @@ def _port_in(log: Path, process: subprocess.Popen[str]) -> int:
     raise TimeoutError(log.read_text())
 
 
-def test_a_thrift_client_that_sends_the_length_of_a_frame_alone_is_told_too(site: ListeningConsole) -> None:
+def test_a_thrift_client_that_sends_the_length_of_a_frame_alone_is_told_its_port(site: ListeningConsole) -> None:
     call = b"\0\0\0\x19\x80\x01\x00\x01\x00\x00\x00\x0dgetQueueNames\x00\x00\x00\x07\x00"
     with socket.create_connection(("127.0.0.1", site.port), timeout=30) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -107,7 +107,16 @@ def test_a_thrift_client_that_sends_the_length_of_a_frame_alone_is_told_too(site
         connection.sendall(call[24:])
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
     assert b"getQueueNames\x00\x00\x00\x07" in answer
-    assert b"PinLater's console" in answer
+    assert b"PinLater's console (dashboard and HTTP API); Thrift has a port of its own (9010 by default)" in answer
+
+
+def test_an_answer_does_not_name_its_server_and_one_to_head_has_no_body(site: ListeningConsole) -> None:
+    with socket.create_connection(("127.0.0.1", site.port), timeout=30) as connection:
+        connection.sendall(b"HEAD /v1/queues HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        head, _, body = b"".join(iter(lambda: connection.recv(65_536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"\r\nserver:" not in head.lower()
+    assert body == b""
 
 
 def test_a_request_with_two_ends_is_refused_with_its_connection(site: ListeningConsole) -> None:

@@ -209,6 +209,7 @@ async def test_a_caller_that_disconnects_in_its_body_gets_nothing(caller: Caller
     [
         ("/v1/queues/other/jobs/count", 404, "QUEUE_NOT_FOUND"),
         ("/v1/queues/other/stats", 404, "QUEUE_NOT_FOUND"),
+        ("/v1/search?text=x&queue=other", 404, "QUEUE_NOT_FOUND"),
         (f"{JOBS}?continuation=nonsense", 400, "CONTINUATION_INVALID"),
         (f"{JOBS}/count?priority=9", 400, "PRIORITY_NOT_SUPPORTED"),
         (f"{JOBS}/count?regex=(", 400, "UNKNOWN"),

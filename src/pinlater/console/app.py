@@ -156,7 +156,7 @@ class Console:
         return self._api_call(client, queue=queue, descriptor=descriptor, header=header, query=query, body=body)
 
     def _api_call(self, client: AsyncClient, **request: Any) -> ApiCall[Any, Any]:
-        return ApiCall(client, self._now_ms, lambda: self._stopping, self.poll_limit, **request)
+        return ApiCall(client, self._now_ms(), lambda: self._stopping, self.poll_limit, **request)
 
     async def _result(self, endpoint: Endpoint[Any, Any, T], request: Request, call: ApiCall[Any, Any]) -> T:
         if endpoint.give_back is None:

@@ -26,11 +26,12 @@ class Content(NamedTuple):
 class ApiCall(Generic[Query, Body]):
     """A request that was read and checked. `header`: the value of the endpoint's own header, '' if it was not given.
 
+    `now_ms`: the time from which all durations of the request count.
     `stopping`: whether the console stops, so that an empty answer is better than none.
     """
 
     client: AsyncClient
-    now_ms: Callable[[], int]
+    now_ms: int
     stopping: Callable[[], bool]
     poll_limit: PollLimit
     queue: str

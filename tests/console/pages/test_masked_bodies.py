@@ -164,6 +164,7 @@ async def test_a_masked_body_can_not_be_downloaded(masked: tuple[GuardedConsole,
     admin = await guarded.logged_in("admin", Role.ADMIN)
     answer = await admin.get(f"/jobs/{job}/body")
     assert (answer.body, answer.headers["content-disposition"]) == (BODY, "attachment")
+    assert f"/jobs/{job}/body" in (await admin.page(f"/jobs/{job}")).links
 
 
 async def test_the_page_of_a_job_says_that_its_body_is_masked(

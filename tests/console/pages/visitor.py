@@ -8,9 +8,12 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode
 
-from pinlater.console.pages.site import POLICY
 from tests.console.caller import Answer, Caller
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
 _RUNS_CODE = re.compile(r"on\w+|style|srcdoc")
 
 

@@ -116,7 +116,7 @@ async def cancel_jobs(call: ApiCall[Nothing, DescriptorsRequest]) -> ResultsAnsw
 async def run_jobs_now(call: ApiCall[Nothing, RunNowRequest]) -> ResultsAnswer:
     """Makes waiting jobs due, and returns failed jobs to the queue."""
     body = call.body
-    run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
+    run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms)
     done = await call.client.run_jobs(call.queue, body.descriptors, attempts=body.attempts, run_after_ms=run_after_ms)
     return results_shown(done)
 
@@ -138,7 +138,7 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> Chang
     first, for a few seconds; after that the answer is `incomplete`. A repeat starts with the newest again; with the `continuation` of the
     answer it continues."""
     body = call.body
-    run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
+    run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms)
     wanted = filter_of(body, JobState.FAILED, skip_cancelled=not body.cancelled)
     is_plain = wanted._replace(skip_cancelled=False).is_plain
     _check_continuation(body.continuation, goes_on=not (body.dry_run or is_plain))

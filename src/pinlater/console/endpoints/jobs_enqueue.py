@@ -140,7 +140,7 @@ def _moment(call: _Enqueue, options: NewJobOptions, moment: str, span: str, wher
     if call.header and getattr(options, span) is not None:
         raise invalid(f"{where}{span}", f"a request with an Idempotency-Key uses {moment}, not {span}")
     given = getattr(options, moment), getattr(options, span)
-    return due_ms(*given, call.now_ms(), f"{where}{moment} {where}{span}")
+    return due_ms(*given, call.now_ms, f"{where}{moment} {where}{span}")
 
 
 def _unique(options: NewJobOptions, where: str) -> UniqueKey | None:

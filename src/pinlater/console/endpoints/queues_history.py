@@ -125,13 +125,13 @@ async def get_history(call: ApiCall[HistoriesQuery, Nothing]) -> HistoriesAnswer
 async def add_mark(call: ApiCall[Nothing, MarkRequest]) -> MarkItem:
     """Adds a mark, which the charts show for 30 days. A repeat with the same time and text changes nothing."""
     mark = call.body
-    at_ms = call.now_ms() if mark.at_ms is None else mark.at_ms
+    at_ms = call.now_ms if mark.at_ms is None else mark.at_ms
     await call.client.add_mark(mark.text, at_ms=at_ms, queue=mark.queue or "")
     return MarkItem(at_ms=at_ms, text=mark.text, queue=mark.queue or None)
 
 
 async def _history(call: ApiCall[Any, Nothing], query: HistoryQuery, queues: Sequence[str]) -> Histories:
-    until_ms = call.now_ms() if query.until_ms is None else query.until_ms
+    until_ms = call.now_ms if query.until_ms is None else query.until_ms
     from_ms = until_ms - HOUR_MS if query.from_ms is None else query.from_ms
     return await call.client.queue_history(*queues, from_ms=from_ms, until_ms=query.until_ms, step_s=query.step_s)
 

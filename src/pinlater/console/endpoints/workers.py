@@ -106,7 +106,7 @@ async def get_workers(call: ApiCall[QueuesQuery, Nothing]) -> WorkersAnswer:
     and looks at 100 claimed jobs in each of the ten queues with the most."""
     client, queues = call.client, list(call.query.queue)
     replies = await worker_replies(client, _SERVER_S)
-    now_ms = now_of(replies) or call.now_ms()
+    now_ms = now_of(replies) or call.now_ms
     stats = sorted(await client.queue_stats(*queues), key=lambda one: -one.total("in_progress"))
     busy = [one.queue for one in stats[:QUEUES_MAX] if one.total("in_progress")]
     gaps = ["a shard is unreachable, and its jobs are not counted"] if any(one.incomplete for one in stats) else []
