@@ -198,3 +198,29 @@ def test_handler_is_another_name_of_the_decorator_task() -> None:
     def run() -> None: ...
 
     assert (run.queue, run.name, worker.queues) == ("q", "run", ("q",))
+
+
+async def test_a_stopped_run_logs_its_own_abandoned_functions(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not those of a run that began meanwhile."""
+    caplog.set_level("INFO", "pinlater.worker")
+    may_end = threading.Event()
+    worker = Worker(client, settings=WorkerSettings(grace_ms=0))
+    worker.task("other", name="run")(lambda: None)
+
+    @worker.task("q")
+    def hang() -> None:
+        may_end.wait(30)
+
+    await hang.enqueue_async()
+    first = asyncio.create_task(worker.run_async(queues=["q"]))
+    await eventually(lambda: worker.counts.running)
+    worker.request_stop()
+    second = asyncio.create_task(worker.run_async(queues=["other"]))
+    await asyncio.wait_for(first, 30)
+    [stopped] = [record for record in caplog.records if record.getMessage() == "worker stopped"]
+    may_end.set()
+    worker.request_stop()
+    await asyncio.wait_for(second, 30)
+    assert vars(stopped)["abandoned_functions"] == 1
