@@ -393,6 +393,7 @@ UNKNOWN: list[tuple[Callable[[str], object], dict[str, str]]] = [
         {
             "concurency": "did you mean concurrency?",
             "grace_ms": "write Worker(settings=WorkerSettings(grace_ms=...))",
+            "auto_create": "write Worker(settings=WorkerSettings(auto_create=...))",
             "attempts": "write @worker.task(..., attempts=...)",
             "max_retries": "write @worker.task(..., attempts=...)",
             "broker_url": "has no argument 'broker_url'",
@@ -694,6 +695,11 @@ def test_durations_are_seconds_a_timedelta_or_text(given: float | str, expected:
     assert as_duration_ms(timedelta(milliseconds=expected), "x") == expected
     assert check_options("send", JobOptions(delay=given)).delay_ms == expected
     assert (Snooze(given).delay_ms, Retry(after=given).delay_ms) == (expected, expected)
+
+
+def test_a_negative_snooze_is_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        Snooze(-1)
 
 
 @pytest.mark.parametrize(

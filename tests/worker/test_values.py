@@ -350,12 +350,18 @@ def test_an_invalid_envelope_is_an_ordinary_body(body: bytes) -> None:
 
 # --- endings ------------------------------------------------------------------------------------------------------------------------
 async def ending_of(
-    error: BaseException | None, *, retry: retries.RetryPolicy | None = None
+    error: BaseException | None,
+    *,
+    retry: retries.RetryPolicy | None = None,
+    of_task: retries.RetryPolicy | None = None,
 ) -> tuple[Ran, JobInfo, int]:
-    """The attempt of a task that raises it, its job afterwards, and after how many milliseconds that runs again."""
+    """The attempt of a task that raises it, its job afterwards, and after how many milliseconds that runs again.
+
+    `retry`: its worker's policy; `of_task`: its own.
+    """
     worker = Worker(retry=retry)
 
-    @worker.task("q")
+    @worker.task("q", retry=of_task)
     async def act() -> None:
         if error is not None:
             raise error
@@ -389,6 +395,11 @@ async def test_the_ending_follows_from_the_tasks_exception(
 async def test_a_policy_that_never_retries_gives_the_job_up() -> None:
     ran, job, _ = await ending_of(ValueError("v"), retry=retries.never())
     assert (ran.kind, job.state) == (Kind.GIVEN_UP, JobState.FAILED)
+
+
+async def test_a_tasks_own_retry_policy_overrides_its_workers() -> None:
+    ran, _, delay_ms = await ending_of(ValueError("v"), retry=retries.never(), of_task=retries.constant(3))
+    assert (ran.kind, delay_ms) == (Kind.FAILED, 3_000)
 
 
 async def test_a_failure_has_a_bounded_type_text_and_trace() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob, Job, JobInfo, JobState
 from pinlater.worker import Worker, WorkerSettings
-from tests.worker.conftest import eventually
+from tests.worker.conftest import eventually, idle_worker
 
 FAST = WorkerSettings(retry_delay_ms=10, backoff_first_ms=10, backoff_max_ms=50, grace_ms=5_000)
 
@@ -198,3 +198,38 @@ def test_handler_is_another_name_of_the_decorator_task() -> None:
     def run() -> None: ...
 
     assert (run.queue, run.name, worker.queues) == ("q", "run", ("q",))
+
+
+async def test_a_stop_of_an_idle_worker_logs_no_warning(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+    """The worker hangs up its long poll; that is no error."""
+    worker = idle_worker(client, settings=WorkerSettings(wait_ms=60_000))
+    async with running(worker):
+        await eventually(client.waiting_dequeues)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+    assert worker.counts.claim_errors == 0
+
+
+async def test_a_stopped_run_logs_its_own_abandoned_functions(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not those of a run that began meanwhile."""
+    caplog.set_level("INFO", "pinlater.worker")
+    may_end = threading.Event()
+    worker = Worker(client, settings=WorkerSettings(grace_ms=0))
+    worker.task("other", name="run")(lambda: None)
+
+    @worker.task("q")
+    def hang() -> None:
+        may_end.wait(30)
+
+    await hang.enqueue_async()
+    first = asyncio.create_task(worker.run_async(queues=["q"]))
+    await eventually(lambda: worker.counts.running)
+    worker.request_stop()
+    second = asyncio.create_task(worker.run_async(queues=["other"]))
+    await asyncio.wait_for(first, 30)
+    [stopped] = [record for record in caplog.records if record.getMessage() == "worker stopped"]
+    may_end.set()
+    worker.request_stop()
+    await asyncio.wait_for(second, 30)
+    assert vars(stopped)["abandoned_functions"] == 1

@@ -124,7 +124,6 @@ class Worker:
         self._registry = Registry()
         self._enqueuer = Enqueuer(self._servers, self._clock, auto_create=self._settings.auto_create)
         self._run: WorkerRun | None = None
-        self._consumers: Sequence[Consumer] = ()  # of the latest run
         self._stop_asked = False
         self.counts = WorkerCounts()
 
@@ -150,7 +149,7 @@ class Worker:
     @property
     def abandoned_functions(self) -> int:
         """Functions that still run although the worker gave up their jobs (time limit, lost claim, stop). They end with the process."""
-        return sum(consumer.jobs.abandoned_functions for consumer in self._consumers)
+        return 0 if self._run is None else self._run.abandoned_functions
 
     # --- registering ------------------------------------------------------------------------------------------------------
     def queue(self, name: str, *, concurrency: int | None = None, weight: int = 1) -> None:
@@ -325,18 +324,22 @@ class Worker:
             if client is None and (control is None or control.number == 0):
                 banner.log_unused_variable(self._servers)
             self._stop_asked = run.stop.is_set()
-            self._consumers = [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
+            consumers = [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
             if handle_signals:
                 stack.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self._signalled)))
             labels = None if control is None else {"process": str(control.number)}
-            health = WorkerHealth(run, self._consumers, self._clock, labels)
+            health = WorkerHealth(run, consumers, self._clock, labels)
             run.heartbeater.start(*services_of(run, health, control))
             stack.callback(run.heartbeater.stop)
-            await self._run_until_stopped(run, health.mark_until_cancelled(), chosen)
-            banner.log_stop(run, self.abandoned_functions)
+            await self._run_until_stopped(run, consumers, health.mark_until_cancelled(), chosen)
+            banner.log_stop(run)
 
     async def _run_until_stopped(
-        self, run: WorkerRun, marks: Coroutine[Any, Any, None], chosen: Mapping[str, QueueTasks]
+        self,
+        run: WorkerRun,
+        consumers: Sequence[Consumer],
+        marks: Coroutine[Any, Any, None],
+        chosen: Mapping[str, QueueTasks],
     ) -> None:
         from pinlater.worker._consumer import banner
         from pinlater.worker._cron.timetable import Timetable
@@ -348,7 +351,7 @@ class Worker:
             firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
             banner.log_start(run, chosen, len(timetables))
             banner.warn_of_queues_without_tasks(self._registry.queues_without_tasks, self.queues)
-            consuming = [group.create_task(consumer.run()) for consumer in self._consumers]
+            consuming = [group.create_task(consumer.run()) for consumer in consumers]
             await run.stop.wait()
             for task in firing:
                 task.cancel()
@@ -381,9 +384,8 @@ class Worker:
                 idleness.add_consumer(name, tasks, default and tasks[default.name])
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
-            self._consumers = idleness.consumers
             async with asyncio.TaskGroup() as group:
-                for consumer in self._consumers:
+                for consumer in idleness.consumers:
                     group.create_task(consumer.run())
         if idleness.failure is not None:
             raise idleness.failure

@@ -26,10 +26,11 @@ FAST = WorkerSettings(backoff_first_ms=5, backoff_max_ms=20, wait_ms=50)
 
 
 class OneJob:
-    """Hands out one job once; later dequeues wait."""
+    """Hands out one job, or that many `jobs`, once; later dequeues wait."""
 
-    def __init__(self, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, headers: dict[str, str] | None = None, jobs: int = 1) -> None:
         self.given = False
+        self.descriptors = [f"q:s1:p1:{number}" for number in range(1, jobs + 1)]
         self.headers = headers or {}
 
     async def __call__(self, arguments: Any) -> Any:
@@ -38,14 +39,16 @@ class OneJob:
             return t.DequeueResponse()
         self.given = True
         meta = t.DequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok", headers=self.headers)
-        return t.DequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
+        return t.DequeueResponse(
+            jobs=dict.fromkeys(self.descriptors, b"x"), metadata=dict.fromkeys(self.descriptors, meta)
+        )
 
 
 class Waits(OneJob):
     """Dequeues never return; counts those that wait."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, jobs: int = 1) -> None:
+        super().__init__(jobs=jobs)
         self.asked_again = asyncio.Event()
 
     async def __call__(self, arguments: Any) -> Any:
@@ -79,6 +82,17 @@ def worker_on(server: FakeServer, until: asyncio.Event | None = None) -> tuple[W
     return worker, seen
 
 
+async def test_a_server_that_comes_back_is_used_again() -> None:
+    async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes) as server:
+        await server.stop()
+        worker, seen = worker_on(server)
+        async with running(worker):
+            await eventually(lambda: worker.counts.claim_errors >= 3)
+            await server.start()
+            await eventually(lambda: acked(server))
+    assert [job.body for job in seen] == [b"x"]
+
+
 async def test_the_log_says_that_a_server_answers_again_although_it_has_no_job(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -100,14 +114,16 @@ async def test_the_log_says_that_a_server_answers_again_although_it_has_no_job(
             await eventually(lambda: server.called("dequeueJobs")[-1].request.wait_ms == 20_000)
 
 
-async def test_a_job_that_ends_at_once_is_acked_by_the_next_claim() -> None:
-    """The task starts before that claim."""
-    waits = Waits()
+async def test_jobs_that_end_at_once_are_all_acked_by_the_next_claim() -> None:
+    """Their tasks start before that claim."""
+    waits = Waits(jobs=3)
     async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=outcomes) as server:
         worker, seen = worker_on(server)
         async with running(worker):
             await asyncio.wait_for(waits.asked_again.wait(), 10)
-            assert (len(seen), acked(server)) == (1, [("q:s1:p1:1", "tok")])
+            riding = server.called("dequeueJobs")[1].request.acks.succeeded
+            assert (len(seen), sorted(ack.descriptor for ack in riding)) == (3, waits.descriptors)
+            assert len(acked(server)) == 3
 
 
 async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:

@@ -67,6 +67,24 @@ async def test_idle_workers_share_a_burst_and_none_holds_jobs_that_it_cannot_run
     assert [worker.counts.failed for worker in workers] == [0, 0]
 
 
+async def test_queues_share_a_workers_slots_by_weight(client: AsyncClient, server: str) -> None:
+    await client.create_queue("heavy")
+    ran: Counter[str] = Counter()
+    go_on = asyncio.Event()
+
+    async def hold(queue: str) -> None:
+        ran[queue] += 1
+        await go_on.wait()
+
+    worker = worker_of(server, ["q", "heavy"], 8, hold)
+    worker.queue("heavy", weight=3)
+    await fill(client, ["q", "heavy"], 40)
+    async with running(worker):
+        await eventually(lambda: ran.total() == 8)
+        assert ran == {"q": 2, "heavy": 6}
+        go_on.set()
+
+
 async def test_all_queues_with_short_jobs_are_served_if_they_outnumber_the_slots(
     client: AsyncClient, server: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from pinlater.client import AsyncClient
 from pinlater.supervision.logs import count_repeats
 from pinlater.testing import RealServer
 from pinlater.worker import Worker
+from pinlater.worker._process.control_channel import ControlChannel
 from tests.worker.attempts.test_attempts import FAST
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
@@ -134,6 +136,8 @@ async def test_a_warning_of_the_same_task_is_shown_once_and_then_counted(client:
 
 
 async def test_a_log_handler_that_blocks_the_event_loop_keeps_no_heartbeat_waiting(tmp_path: Path) -> None:
+    """The supervisor dies meanwhile, which the worker would log, too."""
+    supervisor, own_end = socket.socketpair()
     lock, emitted = threading.Lock(), threading.Event()
 
     class Blocked(logging.Handler):
@@ -150,14 +154,14 @@ async def test_a_log_handler_that_blocks_the_event_loop_keeps_no_heartbeat_waiti
             @worker.task("q", claim_timeout=0.6)
             async def write_to_a_slow_reader() -> None:
                 with lock:
+                    supervisor.close()
                     time.sleep(5)  # noqa: ASYNC251 - that is the point
                     assert not emitted.is_set()
 
             await write_to_a_slow_reader.enqueue_async()
             logger.addHandler(blocked)
             try:
-                async with running(worker):
-                    await eventually(lambda: worker.counts.succeeded + worker.counts.failed + worker.counts.lost)
+                await asyncio.wait_for(worker.run_async(control=ControlChannel(own_end.detach(), 0)), DEADLINE_S)
                 assert await asyncio.to_thread(emitted.wait, DEADLINE_S)
             finally:
                 logger.removeHandler(blocked)

@@ -53,6 +53,7 @@ async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unrea
             assert "job q:s1:p1:97: claim lost: it timed out" in caplog.text
             shards.away = set()
             worker.request_stop()  # and once more at the end, which skips the grace time
+    assert set("".join(shards.requests)) == {"b"}  # nothing is reported for the lost claim
 
 
 async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shards: ReportShards) -> None:

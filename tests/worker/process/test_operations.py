@@ -13,8 +13,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -29,6 +30,7 @@ from pinlater.worker import (
     Worker,
     current_job,
 )
+from pinlater.worker.counts import TaskCounts
 from tests.databases.ports import free_port
 from tests.worker import set_up_tasks
 from tests.worker.conftest import eventually, idle_worker
@@ -241,7 +243,36 @@ async def test_a_health_port_in_use_is_an_error_at_the_start(client: AsyncClient
             await worker.run_async()
 
 
+async def test_a_heartbeat_client_that_cant_be_made_is_an_error_at_the_start() -> None:
+    class OutOfFiles(AsyncClient):
+        def unopened_copy(self) -> NoReturn:
+            raise OSError(24, "Too many open files")
+
+    async with OutOfFiles("127.0.0.1:1") as client:
+        with pytest.raises(OSError, match="Too many open files"):
+            await idle_worker(client, settings=replace(FAST, health_port=free_port())).run_async()
+
+
 # --- metrics --------------------------------------------------------------------------------------------------------------
+async def test_a_probe_makes_no_page_of_metrics(client: AsyncClient) -> None:
+    """A page of many tasks takes time, in which the same thread sends no heartbeats."""
+
+    class Read(dict[tuple[str, str], TaskCounts]):
+        times = 0
+
+        def copy(self) -> dict[tuple[str, str], TaskCounts]:
+            self.times += 1
+            return super().copy()
+
+    port = free_port()
+    worker = idle_worker(client, settings=replace(FAST, health_port=port))
+    worker.counts.by_task = read = Read()
+    async with running(worker):
+        for path, times in (("/healthz", 0), ("/readyz", 0), ("/metrics", 1)):
+            await eventually(partial(answered, port, path, 200))
+            assert read.times == times
+
+
 async def test_metrics_count_by_queue_task_and_outcome(client: AsyncClient) -> None:
     port = free_port()
     worker = Worker(client, settings=replace(FAST, health_port=port))

@@ -65,8 +65,8 @@ def log_stopping(run: WorkerRun) -> None:
         )  # fmt: skip
 
 
-def log_stop(run: WorkerRun, abandoned_functions: int) -> None:
+def log_stop(run: WorkerRun) -> None:
     """What the worker has done; functions that still run if there are any."""
-    counts = run.counts
-    abandoned = {"abandoned_functions": abandoned_functions} if abandoned_functions else {}
+    counts, functions = run.counts, run.abandoned_functions
+    abandoned = {"abandoned_functions": functions} if functions else {}
     _log.info("worker stopped", extra={"succeeded": counts.succeeded, "failed": counts.failed, **abandoned})

@@ -50,6 +50,7 @@ class Consumer:
         children = ChildPool(run.settings, run.options.child_setups, run.options.servers_of_children)
         self._places = Places(queue, self._outbox.checkpoint, run.options.middleware, children, run.clock)
         self.jobs = HeldJobs(run, queue, tasks, default, self._outbox, self._places)
+        run.jobs.append(self.jobs)
         pace = PollingPace(queue, run.settings, run.stop, run.outage) if pacing is None else pacing(self.jobs)
         self.claimer = Claimer(run, self.jobs, self._accept, pace)
         share = self.jobs.share

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.values import ClaimedJob, WorkerInfo
@@ -23,6 +23,9 @@ from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from pinlater.worker._consumer.held_job import HeldJobs
 
 L = TypeVar("L", bound=Lease)
 _log = logging.getLogger("pinlater.worker")
@@ -66,6 +69,7 @@ class WorkerRun:
         self.slots = Slots(settings.concurrency, settings.prefetch_max, clock.monotonic)
         self.stop = asyncio.Event()
         self.stop_now = asyncio.Event()
+        self.jobs: list[HeldJobs] = []  # of each queue
         self.outboxes: list[Outbox] = []  # of all queues
         self.on_end: OnEnd | None = None
         self.on_slot_freed: Callable[[], None] = self.offer_claims
@@ -103,6 +107,11 @@ class WorkerRun:
             self.recycled = reason
             _log.info("the worker ends so that another replaces it: %s", reason)
             self.stop.set()
+
+    @property
+    def abandoned_functions(self) -> int:
+        """Functions that still run although the worker gave up their jobs."""
+        return sum([jobs.abandoned_functions for jobs in self.jobs])
 
     def renew(self, claims: Sequence[L]) -> Sequence[L]:
         """Has the claims renewed. Returns those that were given back unread, while the event loop was blocked."""

@@ -23,6 +23,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError
 from pinlater.client.values import ClaimedJob
 from pinlater.domain.durations import duration_text
+from pinlater.worker._outbox.heartbeat_log import log_apart
 from pinlater.worker._outbox.leases import Leases, QueueShard, shard_of_job
 from pinlater.worker._outbox.renewals import CLAIMS_PER_REQUEST_MAX, Renewals
 from pinlater.worker.context import JobContext
@@ -30,7 +31,6 @@ from pinlater.worker.context import JobContext
 _log = logging.getLogger("pinlater.worker")
 # A logger of its own: lines of attempts would make the filter of repeated warnings show the next one.
 _warnings = logging.getLogger("pinlater.worker.event_loop")
-THREAD_NAME = "pinlater blocked loop warning"
 # One block is told when it has lasted this long. The texts are equal, so that the filter can count them.
 _WARN_S = (3, 30, 300)
 # After the process was stopped for a time, the loop has run by the next look.
@@ -111,14 +111,13 @@ class BlockedLoopWarnings:
         reached = sum(blocked_s >= length_s for length_s in _WARN_S)
         if reached > self._told and self._looks >= _LOOKS_MIN:
             self._told = reached
-            warning = (_blocker_on(self._thread_id), _WARN_S[reached - 1])
-            # On a thread of its own: if it is a log handler that blocks the event loop, its lock must not stop the heartbeats.
-            threading.Thread(target=_warn, args=warning, name=THREAD_NAME, daemon=True).start()
+            _warn(_blocker_on(self._thread_id), _WARN_S[reached - 1])
 
 
 def _warn(blocker: _Blocker, length_s: int) -> None:
     job = blocker.job
-    _warnings.warning(
+    log_apart(
+        _warnings, logging.WARNING,
         "the event loop has been blocked for %s, now by %s; other coroutines of this worker wait. Make the task a plain function "
         "(`def`), which runs in a thread, or await asyncio.to_thread(...) around what blocks",
         duration_text(length_s * 1000), "some task" if job is None else f"task {job.task} of queue {job.queue}",
@@ -167,9 +166,10 @@ class UnstartedJobs:
                 if blocked_s >= _BLOCKED_S:
                     self._take()
                 await self._send(client)
-            except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
+            except Exception as error:  # noqa: BLE001 - logged as what it is: a fault of ours
                 self._renewals.errors += 1
-                _log.exception("jobs that a blocked event loop has not started can't be given back")
+                text = "jobs that a blocked event loop has not started can't be given back"
+                log_apart(_log, logging.ERROR, text, exc_info=error)
 
     def _take(self) -> None:
         unread = [job for dequeued in self._unread() for job in dequeued.jobs if job.token]
@@ -181,12 +181,13 @@ class UnstartedJobs:
                 lease.given_back()
         if leases or jobs:
             count = len(leases) + len(jobs)
-            _log.warning("the event loop is blocked: %d waiting jobs are given back to other workers", count)
+            text = "the event loop is blocked: %d waiting jobs are given back to other workers"
+            log_apart(_log, logging.WARNING, text, count)
 
     async def _send(self, client: AsyncClient) -> None:
         while self._unsent and self._unsent[0][0] < time.monotonic():
             _, job = self._unsent.popleft()
-            _log.warning("job %s could not be given back; its claim times out", job.descriptor)
+            log_apart(_log, logging.WARNING, "job %s could not be given back; its claim times out", job.descriptor)
         batch = [self._unsent.popleft() for _ in range(min(len(self._unsent), CLAIMS_PER_REQUEST_MAX))]
         parts: dict[QueueShard, list[tuple[float, ClaimedJob]]] = {}
         for until, job in batch:
@@ -198,5 +199,5 @@ class UnstartedJobs:
             async with asyncio.timeout(_REQUEST_S):
                 await self._renewals.release(client, queue, [job for _, job in part])
         except (PinLaterError, TimeoutError) as error:
-            _log.debug("queue %s: %d jobs can't be given back yet: %s", queue, len(part), error)
+            log_apart(_log, logging.DEBUG, "queue %s: %d jobs can't be given back yet: %s", queue, len(part), error)
             self._unsent.extend(part)

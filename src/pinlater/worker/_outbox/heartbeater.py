@@ -18,6 +18,7 @@ from typing import Any
 from pinlater.client.async_client import AsyncClient
 from pinlater.domain.clock import Clock
 from pinlater.worker._outbox.blocked_loop import LoopWatchdog, UnstartedJobs
+from pinlater.worker._outbox.heartbeat_log import log_apart
 from pinlater.worker._outbox.leases import Leases
 from pinlater.worker._outbox.renewals import Renewals
 
@@ -41,13 +42,23 @@ class Heartbeater:
         self._thread: threading.Thread | None = None
 
     def start(self, *services: Service) -> None:
-        """Starts the thread, which watches the caller's event loop. Returns when the services run; raises the error of one that can't."""
+        """Starts the thread, which watches the caller's event loop. Returns when the services run.
+
+        Raises the error of a service that can't, or of a client that can't be made.
+        """
         watchdog = LoopWatchdog(asyncio.get_running_loop(), self.leases.lock, time.monotonic)
         serves = {service: Future[None]() for service in services}
         ready: Future[None] = Future()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self.run(watchdog, ready, serves)), name="pinlater-heartbeats", daemon=True
-        )
+
+        def run() -> None:
+            try:
+                asyncio.run(self.run(watchdog, ready, serves))
+            except Exception as error:
+                if ready.done():
+                    raise
+                ready.set_exception(error)
+
+        self._thread = threading.Thread(target=run, name="pinlater-heartbeats", daemon=True)
         self._thread.start()
         try:
             for future in (ready, *serves.values()):
@@ -74,11 +85,11 @@ class Heartbeater:
 
     # --- in the thread ----------------------------------------------------------------------------------------------------
     async def run(self, watchdog: LoopWatchdog, ready: Future[None], services: dict[Service, Future[None]]) -> None:
-        """Sends heartbeats until `request_stop`. Completes `ready` as soon as that may be called."""
+        """Sends heartbeats until `request_stop`. Completes `ready` once its client is open."""
         self._loop = asyncio.get_running_loop()
-        tasks = [asyncio.create_task(_guarded(service, serves)) for service, serves in services.items()]
-        ready.set_result(None)
         async with self._new_client() as client:
+            tasks = [asyncio.create_task(_guarded(service, serves)) for service, serves in services.items()]
+            ready.set_result(None)
             unstarted = UnstartedJobs(self.leases, self.renewals, watchdog, self._unread)
             tasks += [
                 asyncio.create_task(self._renew_until_cancelled(client)),
@@ -106,6 +117,6 @@ async def _guarded(service: Service, serves: Future[None]) -> None:
         await service(serves)
     except Exception as error:  # noqa: BLE001 - raised by `start`, or logged
         if serves.done():
-            _log.exception("a background service failed")
+            log_apart(_log, logging.ERROR, "a background service failed", exc_info=error)
         else:
             serves.set_exception(error)

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from pinlater.client.values import Ack, AckResult, Checkpoint, Claim, ClaimedJob
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
+from pinlater.worker._outbox.heartbeat_log import log_apart
 from pinlater.worker.counts import TaskCounts
 
 _log = logging.getLogger("pinlater.worker")
@@ -133,7 +134,8 @@ class Leases:
                 lease.due_s = now_s + lease.interval_s
             for lease in overdue:
                 del self._held[lease]
-                _log.error(
+                log_apart(
+                    _log, logging.ERROR,
                     "job %s: its time limit is over and the worker could not stop it; is the event loop blocked? "
                     "Its claim is no longer renewed, so that another worker can run it", lease.job.descriptor,
                 )  # fmt: skip

@@ -20,6 +20,7 @@ from pinlater.client.errors import PinLaterError, ServerUnreachable, UnknownMeth
 from pinlater.client.values import AckResult, Checkpoint, Claim, ClaimedJob, WorkerInfo, WorkingProcess
 from pinlater.domain.clock import Clock
 from pinlater.version import __version__
+from pinlater.worker._outbox.heartbeat_log import log_apart
 from pinlater.worker._outbox.leases import Lease, Leases, QueueShard, shard_of_job
 
 _log = logging.getLogger("pinlater.worker")
@@ -105,9 +106,9 @@ class Renewals:
                 await asyncio.gather(*(self.renew(client, queue, part, changed) for part in parts))
                 return
             self._note_failure(queue, leases, str(error) or f"no answer within {timeout_s:g} s")
-        except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
+        except Exception as error:  # noqa: BLE001 - logged as what it is: a fault of ours
             self.errors += 1
-            _log.exception("queue %s: heartbeat failed", queue)
+            log_apart(_log, logging.ERROR, "queue %s: heartbeat failed", queue, exc_info=error)
         else:
             leases = self._note_results(queue, leases, results)
             if not leases:
@@ -152,12 +153,12 @@ class Renewals:
         self.errors += 1
         self._failing |= shards
         names = ", ".join(sorted(shard for _, shard in shards))
-        _log.log(level, "queue %s, shard %s: heartbeat failed, retrying: %s", queue, names, reason)
+        log_apart(_log, level, "queue %s, shard %s: heartbeat failed, retrying: %s", queue, names, reason)
 
     def _note_recovery(self, leases: Sequence[Lease], failed: Sequence[Lease]) -> None:
         well = _shards(leases) - _shards(failed)
         if well & self._failing:
-            _log.info("heartbeats arrive again")
+            log_apart(_log, logging.INFO, "heartbeats arrive again")
         self._failing -= well
 
     async def release(self, client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> None:

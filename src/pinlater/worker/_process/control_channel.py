@@ -18,11 +18,14 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.supervision.channel import SupervisorOrder, frame, read_frame
+from pinlater.worker._outbox.heartbeat_log import log_apart
 from pinlater.worker._process.health import HealthReport
 
 _log = logging.getLogger("pinlater.worker")
 # How long a worker may take to end after an order to stop, beyond its grace time.
 _EXTRA_S = 20.0
+# How long the last log line may take, whose handler may hang.
+_LOG_S = 1.0
 STUCK_EXIT_CODE = 70
 
 
@@ -54,9 +57,10 @@ from_worker: msgspec.msgpack.Decoder[WorkerHello | HealthAnswer] = msgspec.msgpa
 
 
 class Orders(NamedTuple):
-    """What the worker does for its supervisor. Called on the loop of the heartbeats; `stop` may be called twice."""
+    """What the worker does for its supervisor. Called on the loop of the heartbeats; `stop` may be called twice, `report` with whether the
+    page of metrics is wanted."""
 
-    report: Callable[[], Awaitable[HealthReport]]
+    report: Callable[[bool], Awaitable[HealthReport]]
     stop: Callable[[], object]
     stop_now: Callable[[], object]
 
@@ -80,7 +84,7 @@ class ControlChannel:
             while (body := await read_frame(reader)) is not None:
                 message = from_supervisor.decode(body)
                 if isinstance(message, HealthRequest):
-                    writer.write(frame(HealthAnswer(message.number, await orders.report())))
+                    writer.write(frame(HealthAnswer(message.number, await orders.report(True))))
                     await writer.drain()
                 elif message.what == "stop now":
                     orders.stop_now()
@@ -91,9 +95,9 @@ class ControlChannel:
             pass
         finally:
             writer.close()
-        _log.warning("the supervisor is gone: stopping")
         _exit_if_stuck(hello.grace_ms)
         orders.stop()
+        log_apart(_log, logging.WARNING, "the supervisor is gone: stopping")
 
 
 def _exit_if_stuck(grace_ms: int) -> None:
@@ -101,5 +105,5 @@ def _exit_if_stuck(grace_ms: int) -> None:
 
 
 def _exit() -> None:
-    _log.error("the worker did not stop in time; exiting")
-    os._exit(STUCK_EXIT_CODE)
+    log_apart(_log, logging.ERROR, "the worker did not stop in time; exiting")
+    asyncio.get_running_loop().call_later(_LOG_S, os._exit, STUCK_EXIT_CODE)

@@ -14,6 +14,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
+from pinlater.worker._outbox.heartbeat_log import log_apart
 from pinlater.worker._process.control_channel import ControlChannel, Orders, WorkerHello
 from pinlater.worker._process.health import HealthReport, WorkerHealth
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pinlater.worker._outbox.heartbeater import Service
 
 _log = logging.getLogger("pinlater.worker")
-Ask = Callable[[], Awaitable[HealthReport]]
+Ask = Callable[[bool], Awaitable[HealthReport]]  # whether with the page of metrics
 _HEAD_BYTES_MAX = 8 * 1024
 _REQUEST_S = 5.0
 _CONNECTIONS_MAX = 32
@@ -93,7 +94,7 @@ class HealthEndpoint:
             return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, "GET or HEAD\n")
         if path not in ("/healthz", "/readyz", "/metrics"):
             return _Answer(HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n")
-        report = await self._ask()
+        report = await self._ask(path == "/metrics")
         if path == "/metrics":
             return _Answer(HTTPStatus.OK, report.metrics, _METRICS)
         problems = report.unhealthy if path == "/healthz" else report.unready
@@ -106,7 +107,7 @@ async def serve_probes(host: str, port: int, ask: Ask, ready: Future[None]) -> N
     """Serves probes until cancelled. Raises OSError if it can't listen."""
     endpoint = HealthEndpoint(host, port, ask)
     await endpoint.start()
-    _log.info("answering probes", extra={"host": host, "port": endpoint.port})
+    log_apart(_log, logging.INFO, "answering probes", extra={"host": host, "port": endpoint.port})
     ready.set_result(None)
     try:
         await asyncio.Event().wait()

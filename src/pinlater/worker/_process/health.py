@@ -66,15 +66,15 @@ class WorkerHealth:
         """Runs on the worker's loop: writes marks, and recycles the worker when a limit is reached."""
         while True:
             self._marked_s = self._clock.monotonic()
-            self._abandoned = sum(each.jobs.abandoned_functions for each in self._consumers)
+            self._abandoned = self._run.abandoned_functions
             self._memory_bytes = resident_bytes()
             self._run.recycle_at_a_limit(self._marked_s - self._started_s, self._memory_bytes)
             await asyncio.sleep(_MARK_S)
 
-    async def report(self) -> HealthReport:
-        """The health now. On any loop; waits for nothing."""
+    async def report(self, metrics: bool) -> HealthReport:
+        """The health now, and the page of `metrics` only if it is wanted. On any loop; waits for nothing."""
         unhealthy = self._unhealthy()
-        return HealthReport(unhealthy, [*unhealthy, *self._unready()], self._metrics())
+        return HealthReport(unhealthy, [*unhealthy, *self._unready()], self._metrics() if metrics else "")
 
     def _blocked_s(self) -> float:
         return max(0.0, self._clock.monotonic() - self._marked_s - _MARK_S)

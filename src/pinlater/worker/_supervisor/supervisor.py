@@ -140,7 +140,7 @@ class WorkerSupervisor:
             return
         _log.info("answering probes", extra={"host": host, "port": self._endpoint.port})
 
-    async def _report(self) -> HealthReport:
+    async def _report(self, metrics: bool) -> HealthReport:
         serving = [slot for slot in self._slots if slot.serves]
         reports = dict(zip(serving, await asyncio.gather(*(slot.report() for slot in serving)), strict=True))
         unhealthy: list[str] = []
@@ -153,7 +153,7 @@ class WorkerSupervisor:
             unhealthy += [f"process {slot.number}: {problem}" for problem in report.unhealthy]
             unready += [f"process {slot.number}: {problem}" for problem in report.unready]
         pages = [self._starts(), *(report.metrics for report in reports.values() if report is not None)]
-        return HealthReport(unhealthy, unready, merged(pages))
+        return HealthReport(unhealthy, unready, merged(pages) if metrics else "")
 
     def _starts(self) -> str:
         lines = [f'{STARTS}{{process="{slot.number}"}} {slot.starts}' for slot in self._slots]
