@@ -38,7 +38,7 @@ class HealthReport(msgspec.Struct, frozen=True):
 
 
 class _Metric(NamedTuple):
-    """A number of the whole worker. `name`: behind `pinlater_worker_`."""
+    """A number of the whole worker."""
 
     name: str
     kind: str
@@ -106,28 +106,38 @@ class WorkerHealth:
         lines = [_head(JOBS, "counter", "Attempts that ended, by outcome"), *_outcomes(tasks, self._labels)]
         lines += [_head(DURATIONS, "histogram", "How long tasks took"), *_durations(tasks, self._labels)]
         for metric in self._numbers():
-            name = f"pinlater_worker_{metric.name}"
-            lines += [_head(name, metric.kind, metric.help), _line(name, self._labels, metric.value)]
+            lines += [_head(metric.name, metric.kind, metric.help), _line(metric.name, self._labels, metric.value)]
         return "\n".join(lines) + "\n"
 
     def _numbers(self) -> Sequence[_Metric]:
         counts, renewals = self._run.counts, self._run.heartbeater.renewals
         failing = renewals.failing and counts.running > 0  # without a job there is nothing to lose
         return (
-            _Metric("jobs_claimed_total", "counter", "Jobs claimed", counts.claimed),
-            _Metric("jobs_running", "gauge", "Jobs that run now", counts.running),
-            _Metric("slots", "gauge", "Jobs that may run at once", self._run.settings.concurrency),
-            _Metric("jobs_released_total", "counter", "Jobs given back", counts.released),
-            _Metric("claim_errors_total", "counter", "Claims that failed", counts.claim_errors),
-            _Metric("claims_lost_total", "counter", "Claims that ended before their job", counts.lost),
-            _Metric("acks_refused_total", "counter", "Acks that changed nothing", counts.acks_refused),
-            _Metric("unknown_tasks_total", "counter", "Jobs of tasks unknown here", counts.unknown_tasks),
-            _Metric("functions_left_behind", "gauge", "Functions that outlasted their jobs", self._abandoned),
-            _Metric("heartbeat_errors_total", "counter", "Heartbeats that failed", renewals.errors),
-            _Metric("heartbeats_failing", "gauge", "1 while the latest failed", int(failing)),
-            _Metric("loop_blocked_seconds", "gauge", "For how long the event loop is late", self._blocked_s()),
-            _Metric("memory_bytes", "gauge", "Memory of the process", self._memory_bytes),
-            _Metric("start_time_seconds", "gauge", "When it started, since the epoch", self._started_at_s),
+            _Metric("pinlater_worker_jobs_claimed_total", "counter", "Jobs claimed", counts.claimed),
+            _Metric("pinlater_worker_jobs_running", "gauge", "Jobs that run now", counts.running),
+            _Metric("pinlater_worker_slots", "gauge", "Jobs that may run at once", self._run.settings.concurrency),
+            _Metric("pinlater_worker_jobs_released_total", "counter", "Jobs given back", counts.released),
+            _Metric("pinlater_worker_claim_errors_total", "counter", "Claims that failed", counts.claim_errors),
+            _Metric("pinlater_worker_claims_lost_total", "counter", "Claims that ended before their job", counts.lost),
+            _Metric("pinlater_worker_acks_refused_total", "counter", "Acks that changed nothing", counts.acks_refused),
+            _Metric(
+                "pinlater_worker_unknown_tasks_total", "counter", "Jobs of tasks unknown here", counts.unknown_tasks
+            ),
+            _Metric(
+                "pinlater_worker_functions_left_behind", "gauge", "Functions that outlasted their jobs", self._abandoned
+            ),
+            _Metric("pinlater_worker_heartbeat_errors_total", "counter", "Heartbeats that failed", renewals.errors),
+            _Metric("pinlater_worker_heartbeats_failing", "gauge", "1 while the latest failed", int(failing)),
+            _Metric(
+                "pinlater_worker_loop_blocked_seconds",
+                "gauge",
+                "For how long the event loop is late",
+                self._blocked_s(),
+            ),
+            _Metric("pinlater_worker_memory_bytes", "gauge", "Memory of the process", self._memory_bytes),
+            _Metric(
+                "pinlater_worker_start_time_seconds", "gauge", "When it started, since the epoch", self._started_at_s
+            ),
         )
 
 
