@@ -1,21 +1,32 @@
-"""Log lines of the heartbeat thread. Each is written by a thread of its own: a log handler that hangs, or whose lock the blocked event loop
-holds, must not stop the heartbeats."""
+"""Log lines of the heartbeat thread. Another thread writes them: a log handler that hangs, or whose lock the blocked event loop holds, must
+not stop the heartbeats."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import threading
+from queue import SimpleQueue
 from typing import Any
 
-_THREAD_NAME = "pinlater heartbeat log"
+_lines: SimpleQueue[tuple[logging.Logger, int, str, tuple[object, ...], dict[str, Any]]] = SimpleQueue()
+_writers: list[threading.Thread] = []
 
 
 def log_apart(logger: logging.Logger, level: int, text: str, *arguments: object, **more: Any) -> None:
     """Logs from another thread and does not wait for it. `more`: as for `logger.log`, but `exc_info` must be the exception."""
     if not logger.isEnabledFor(level):
         return
-    with contextlib.suppress(RuntimeError):  # no further thread can start: the heartbeats matter more than the line
-        threading.Thread(
-            target=logger.log, args=(level, text, *arguments), kwargs=more, name=_THREAD_NAME, daemon=True
-        ).start()
+    _lines.put((logger, level, text, arguments, more))
+    if not any(writer.is_alive() for writer in _writers):  # none is after a fork
+        _writers[:] = [threading.Thread(target=_write, name="pinlater heartbeat log", daemon=True)]
+        with contextlib.suppress(
+            RuntimeError
+        ):  # no further thread can start now: the heartbeats matter more than the line
+            _writers[0].start()
+
+
+def _write() -> None:
+    while True:
+        logger, level, text, arguments, more = _lines.get()
+        logger.log(level, text, *arguments, **more)
