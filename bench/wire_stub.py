@@ -53,9 +53,9 @@ class StubOperations:
     def _job(self) -> HandedOutJob:
         return HandedOutJob(next(self._ids), 1, _BODY, 2, 2, 1, None, _NOW_MS, _NOW_MS, _NOW_MS)
 
-    async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
+    async def acknowledge(self, caller: Caller, batch: AckBatch, *, answered: bool = True) -> Sequence[AckResult]:
         """Everything applied."""
-        return [AckResult(item.descriptor, Outcome.APPLIED) for item in batch.succeeded or ()]
+        return [AckResult(item.descriptor, Outcome.APPLIED) for item in batch.succeeded or ()] if answered else ()
 
 
 async def serve() -> None:

@@ -130,7 +130,8 @@ async def test_a_queue_grows_to_the_shard_of_another_owner(pair: Pair) -> None:
 
         shown, said = await command(second, "queue", "stats", queue)
         assert shown["queues"][0]["partition_number"] == stats.partition_number._asdict()
-        [descriptor] = (await client.enqueue(queue, [Job(b"x")])).descriptors
+        for _ in range(20):  # so that each partition has some: their request keys lead to them
+            [descriptor] = (await client.enqueue(queue, [Job(b"x")])).descriptors
         shown, _ = await command(second, "job", "explain", descriptor)
         assert shown["jobs"][0]["partition_number"] == stats.partition_number._asdict()
         assert re.fullmatch(r"The queue has 2 partitions \(automatic, for .+\)\.", shown["jobs"][0]["notes"][-1])
